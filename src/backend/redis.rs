@@ -1,0 +1,1 @@
+//! Redis and Valkey over the network.
