@@ -103,10 +103,7 @@ mod tests {
         assert!(Lease::fixed(Lease::LONGEST).check().is_ok());
         let short = Duration::from_nanos(99_999_999);
         assert_eq!(Lease::renewed(short).check(), Err(InvalidLease::TooShort { length: short }));
-        assert_eq!(
-            Lease::fixed(Duration::MAX).check(),
-            Err(InvalidLease::TooLong { length: Duration::MAX })
-        );
+        assert_eq!(Lease::fixed(Duration::MAX).check(), Err(InvalidLease::TooLong { length: Duration::MAX }));
     }
 
     #[test]

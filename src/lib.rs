@@ -17,3 +17,14 @@ mod ticket;
 mod token;
 
 pub use lease::Lease;
+
+/// For the tests and benches of this repository alone; no part of the API.
+#[cfg(lockwright_internals)]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod internals {
+    macro_rules! expose {
+        ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
+    }
+    expose!(backend chance clock config error name owner scripts ticket token);
+}

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_name_cannot_leave_its_hash_tag_and_no_two_names_meet() {
-        let names = ["a", "a{b}c", "{}x", "}{", "{", "%7B", "%257B", "a:queue", "\0", "a b\r\n*?[]", "\u{1f512}"];
+        let names =
+            ["a", "a{b}c", "{}x", "}{", "{", "%7B", "%257B", "a:queue", "\0", "a b\r\n*?[]", "\u{1f512}"];
         let keys: Vec<String> = names.iter().map(|name| key(name)).collect();
         for (at, key) in keys.iter().enumerate() {
             let tag = key.strip_prefix("lw:{").and_then(|rest| rest.strip_suffix('}')).unwrap();

@@ -1,0 +1,3 @@
+//! Everything that is tested on real servers and on the text of this repository.
+
+mod support;

@@ -1,0 +1,5 @@
+//! What the tests share: servers of their own, a plain connection to look at them from outside, unique names.
+#![allow(dead_code, reason = "each test binary uses its own part of it")]
+
+pub mod resp;
+pub mod server;

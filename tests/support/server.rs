@@ -1,0 +1,127 @@
+//! Real servers, started by the test that needs one and stopped by their process id.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use super::resp::Connection;
+
+/// A `redis-server` process with a folder of its own. Stopped when dropped.
+pub struct Server {
+    child: Child,
+    folder: tempfile::TempDir,
+    port: u16,
+    program: PathBuf,
+    extra: Vec<String>,
+}
+
+impl Server {
+    /// A server without persistence on a free port and a Unix socket.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments, `["--maxmemory", "2mb"]` for instance.
+    pub fn start_with(extra: &[&str]) -> Self {
+        Self::start_program("redis-server", extra)
+    }
+
+    /// The same with another server program.
+    pub fn start_program(program: impl AsRef<OsStr>, extra: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the server");
+        let extra: Vec<String> = extra.iter().map(|&arg| arg.to_owned()).collect();
+        let program = PathBuf::from(program.as_ref());
+        // Another process may take the port between the look and the start: then the server says so and ends.
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(child) = spawn(&program, &folder, port, &extra) {
+                return Self { child, folder, port, program, extra };
+            }
+        }
+        panic!("{} does not start with {extra:?}", program.display());
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `redis://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("redis.sock")
+    }
+
+    /// `redis+unix://<path>`.
+    pub fn socket_url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    /// A plain connection to look at the server from outside.
+    pub fn connection(&self) -> Connection {
+        Connection::to(self.port)
+    }
+
+    /// `kill -9`, and wait until the process is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts the killed server again on the same port and folder.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.program, &self.folder, self.port, &self.extra)
+            .unwrap_or_else(|| panic!("{} does not start again", self.program.display()));
+    }
+
+    /// Sends the process a signal, `STOP` and `CONT` for instance.
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(done.expect("kill runs").success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+/// The running server, or `None` where it ended before it was ready.
+fn spawn(program: &PathBuf, folder: &tempfile::TempDir, port: u16, extra: &[String]) -> Option<Child> {
+    let mut child = Command::new(program)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--unixsocket", &folder.path().join("redis.sock").display().to_string()])
+        .args(["--dir", &folder.path().display().to_string()])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes"])
+        .args(extra)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} must be installed: {error}", program.display()));
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    let ready =
+        lines.by_ref().map_while(Result::ok).any(|line| line.to_lowercase().contains("ready to accept"));
+    if !ready {
+        let _ = child.kill();
+        let _ = child.wait();
+        return None;
+    }
+    // The log must be read on, or the server blocks on a full pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some(child)
+}
