@@ -4,7 +4,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -12,7 +11,8 @@ use tokio::sync::mpsc;
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::scripts::Call;
-use crate::sync::Arc;
+use std::sync::Arc;
+use crate::sync::{AtomicBool, Ordering};
 
 #[cfg(feature = "redis")]
 pub mod redis;

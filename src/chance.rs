@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::sync::{Arc, Mutex, lock};
+use std::sync::Arc;
+use crate::sync::{Mutex, lock};
 
 /// A client's random numbers. Not for secrets.
 #[derive(Clone, Debug)]

@@ -220,3 +220,26 @@ pub enum UnlockError {
         detail: String,
     },
 }
+
+operation_error! {
+    /// Why a hold could not be made longer.
+    ExtendError {
+        /// The hold is gone.
+        #[error("the lock was lost: {0}")]
+        Lost(LossReason),
+        /// The length that was asked for.
+        #[error("{0}")]
+        InvalidLease(#[from] InvalidLease),
+        /// The guard's `max_hold` ends it before that.
+        #[error("the longest time that this guard may be held ends in {left:?}")]
+        MaxHold {
+            /// What is left of it.
+            left: Duration,
+        },
+    }
+}
+
+operation_error! {
+    /// Why a server did not answer a ping.
+    PingError {}
+}

@@ -3,20 +3,37 @@
 #[cfg(not(feature = "fred"))]
 compile_error!("lockwright needs a back end: enable the feature `fred`");
 
+mod acquire;
 mod backend;
 mod chance;
+mod client;
 mod clock;
 mod config;
+mod courier;
 mod error;
+mod guard;
 mod lease;
+mod local;
+mod lock;
 mod name;
 mod owner;
 mod scripts;
 mod sync;
 mod ticket;
 mod token;
+mod wakeup;
+mod watchdog;
 
+pub use client::{Client, ClientBuilder};
+pub use error::{
+    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason, PingError,
+    UnlockError,
+};
+pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
+pub use lock::reentrant::ReentrantLock;
+pub use owner::{InOwner, Owner};
+pub use scripts::LockInfo;
 
 /// For the tests and benches of this repository alone; no part of the API.
 #[cfg(lockwright_internals)]

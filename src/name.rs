@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::{InvalidName, InvalidNamespace};
-use crate::sync::Arc;
+use std::sync::Arc;
 use crate::ticket::ClientId;
 
 /// The longest name of a lock, in bytes of UTF-8.

@@ -2,9 +2,15 @@
 //! code that ships.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 /// Locks, and goes on after a panic of another holder: every critical section of ours leaves its state whole at
 /// each step, and one user's panicking waker must not take every lock of the process with it.

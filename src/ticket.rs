@@ -1,12 +1,12 @@
 //! Who asks: a client, and each of its attempts.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
 use crate::chance;
-use crate::sync::Arc;
+use std::sync::Arc;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The random identity of one client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,301 @@
+//! A client: one process's connection to one server, and the locks that it gives out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::backend::{Backend, EventReceiver};
+use crate::chance::Chance;
+use crate::clock::Clock;
+#[cfg(feature = "redis")]
+use crate::config::{Secret, Tls};
+use crate::config::Config;
+use crate::courier::{self, Courier};
+use crate::error::{ConnectError, LockError, PingError};
+use crate::lease::Lease;
+use crate::local::{Local, Parts, Spans, Tether};
+use crate::lock::reentrant::ReentrantLock;
+use crate::name::{LockKeys, Namespace};
+use crate::scripts::LockInfo;
+use crate::ticket::ClientId;
+use crate::{wakeup, watchdog};
+
+/// A connection to a server, and the source of all locks on it. Cheap to clone; one for each process is enough,
+/// however many locks and tasks it has.
+///
+/// A client has two connections (one for commands, one that hears messages) and three tasks of its own on the
+/// runtime that it was connected on. They end when the last handle, guard and waiting future is gone, or at
+/// [`close`](Client::close). Where that runtime ends first, waiters and guards get `Closed`.
+#[derive(Clone)]
+pub struct Client {
+    tether: Arc<Tether>,
+    config: Arc<Config>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Client {
+    /// Connects to the server at `url` with the defaults of [`ClientBuilder`].
+    ///
+    /// URLs: `redis://[[user]:password@]host[:port][/database]`, `valkey://` for the same, `rediss://` for TLS
+    /// (feature `tls`), `redis+unix://` for a Unix socket.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]. A server that is not there is [`ConnectError::Unavailable`], after 10 s.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    #[cfg(feature = "redis")]
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// The way to a client with other settings.
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Starts the client's tasks on the present runtime.
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        events: EventReceiver,
+        config: Config,
+        client: ClientId,
+        clock: Clock,
+        chance: Chance,
+    ) -> Self {
+        let (courier, parcels) = Courier::new();
+        let spans = Spans {
+            claim: config.claim,
+            client_deadline: config.client_deadline,
+            command_timeout: config.command_timeout,
+            unavailable_after: config.unavailable_after,
+        };
+        let parts = Parts { client, spans, backend, courier, clock: clock.clone(), chance };
+        let local = Local::new(parts);
+        let (has_ended, ended) = watch::channel(false);
+        let stopped = || local.stopped();
+
+        let (holds, waiters, sender) = (Orphans(local.clone()), Orphans(local.clone()), Orphans(local.clone()));
+        let (sooner, stop, time) = (local.renew_sooner(), stopped(), clock.clone());
+        tokio::spawn(async move { watchdog::run(holds.0.clone(), sooner, time, stop).await });
+        let (sooner, stop) = (local.poll_sooner(), stopped());
+        tokio::spawn(async move { wakeup::run(waiters.0.clone(), events, sooner, clock, stop).await });
+        let stop = stopped();
+        tokio::spawn(async move {
+            courier::run(parcels, stop).await;
+            sender.0.backend().close().await;
+            has_ended.send_replace(true);
+        });
+        Self { tether: Tether::new(local), config: Arc::new(config), ended }
+    }
+
+    /// The reentrant lock of this name. No I/O; a name that no lock can have is reported by the first operation.
+    #[must_use]
+    pub fn lock(&self, name: &str) -> ReentrantLock {
+        let label = self.config.label.as_deref().map(Arc::from);
+        ReentrantLock::new(self.tether.clone(), self.keys(name), self.config.lease, label)
+    }
+
+    fn keys(&self, name: &str) -> Result<LockKeys, crate::error::InvalidName> {
+        LockKeys::new(&self.config.namespace, name)
+    }
+
+    /// Everything that the server knows of a lock, of whatever kind: for people, not for decisions. It is old when
+    /// it arrives.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn inspect(&self, name: &str) -> Result<LockInfo, LockError> {
+        let keys = self.keys(name)?;
+        self.tether.local().inspect(keys).await
+    }
+
+    /// Asks the server for an answer, and returns the round trip.
+    ///
+    /// # Errors
+    /// [`PingError::Unavailable`] where none comes within the command timeout; [`PingError::Closed`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ping(&self) -> Result<Duration, PingError> {
+        self.tether.local().ping().await
+    }
+
+    /// Closes the client: new calls and waiters get `Closed`, guards are lost with the reason
+    /// [`Closed`](crate::LossReason::Closed) and their holds given back. Returns when everything that is to be sent
+    /// is sent, or the server has been silent for `unavailable_after`. Calling it again waits for the same end.
+    ///
+    /// # Cancel safety
+    /// The closing goes on in the background.
+    pub async fn close(&self) {
+        self.tether.local().close();
+        let _ = self.ended.clone().wait_for(|&ended| ended).await;
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("namespace", &self.config.namespace)
+            .field("closed", &self.tether.local().is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Goes with a task: where the task ends early, with its runtime, nobody renews or sends any more, and everybody
+/// who waits must hear it.
+struct Orphans(Arc<Local>);
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The settings of a [`Client`], and the way to connect it.
+#[derive(Clone, Debug, Default)]
+pub struct ClientBuilder {
+    #[cfg(feature = "redis")]
+    url: Option<Secret>,
+    #[cfg(feature = "redis")]
+    tls: Tls,
+    namespace: Option<String>,
+    config: Config,
+}
+
+impl ClientBuilder {
+    /// Where the server is; see [`Client::connect`]. `redis://127.0.0.1:6379` by default.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(Secret::new(url));
+        self
+    }
+
+    /// What `rediss://` trusts and shows: PEM texts of the authorities that may sign the server's certificate
+    /// (`None`: the system's), and of the client's certificate chain with its private key.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, authorities: Option<String>, identity: Option<(String, String)>) -> Self {
+        let identity = identity.map(|(chain, key)| (chain, Secret::new(key)));
+        self.tls = Tls { authorities, identity };
+        self
+    }
+
+    /// What all keys and channels begin with: 1 to 64 of `A-Z a-z 0-9 . _ : -`, `lw` by default. Clients of
+    /// different namespaces do not see each other's locks.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The lease of handles that name no other: 30 s, renewed, by default.
+    #[must_use]
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.config.lease = lease;
+        self
+    }
+
+    /// The first, short lease of a hold that is handed over, which its new holder's first renewal makes a full one:
+    /// 3 s by default, from 100 ms to 1 min. A waiter that was granted the lock and is gone costs the others this
+    /// long.
+    #[must_use]
+    pub fn claim(mut self, claim: Duration) -> Self {
+        self.config.claim = claim;
+        self
+    }
+
+    /// For how long the server keeps the places of a client of which it hears nothing: 10 s by default, from 1 s
+    /// (and at least twice the claim) to 10 min.
+    #[must_use]
+    pub fn client_deadline(mut self, deadline: Duration) -> Self {
+        self.config.client_deadline = deadline;
+        self
+    }
+
+    /// How long one command may take before it counts as unanswered and is repeated: 1 s by default, from 10 ms to
+    /// 1 min.
+    #[must_use]
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.config.command_timeout = timeout;
+        self
+    }
+
+    /// How long an operation waits for a server that does not answer: 10 s by default, from 10 ms to 1 h. Waiting
+    /// for another holder is not bounded by it.
+    #[must_use]
+    pub fn unavailable_after(mut self, limit: Duration) -> Self {
+        self.config.unavailable_after = limit;
+        self
+    }
+
+    /// The name of this client's connections in `CLIENT LIST`.
+    #[must_use]
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.config.client_name = Some(name.into());
+        self
+    }
+
+    /// A text that is stored beside this client's holds and places, for people who [inspect](Client::inspect) them:
+    /// a host name, a job's number. At most 128 bytes.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.config.label = Some(label.into());
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    #[cfg(feature = "redis")]
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        use crate::backend::redis::{Setup, connect};
+
+        let config = checked(self.config, self.namespace.as_deref())?;
+        let url = self.url.unwrap_or_else(|| Secret::new("redis://127.0.0.1:6379"));
+        let (client, clock, chance) = (ClientId::random(), Clock::boot(), Chance::from_system());
+        let (config_, clock_, chance_) = (config.clone(), clock.clone(), chance.clone());
+        let setup = Setup { url, tls: self.tls, config: config_, client, clock: clock_, chance: chance_ };
+        let (backend, events) = connect(setup).await?;
+        Ok(Client::start(backend, events, config, client, clock, chance))
+    }
+}
+
+/// The longest label, in bytes.
+const LONGEST_LABEL: usize = 128;
+
+/// Checks every setting, so that a bad one is an error and never a surprise later.
+fn checked(mut config: Config, namespace: Option<&str>) -> Result<Config, ConnectError> {
+    if let Some(namespace) = namespace {
+        config.namespace = Namespace::new(namespace)?;
+    }
+    config.lease.check()?;
+    let (millis, secs) = (Duration::from_millis, Duration::from_secs);
+    within("claim", config.claim, millis(100), secs(60))?;
+    within("client_deadline", config.client_deadline, secs(1).max(config.claim * 2), secs(600))?;
+    within("command_timeout", config.command_timeout, millis(10), secs(60))?;
+    within("unavailable_after", config.unavailable_after, millis(10), secs(3600))?;
+    if config.label.as_ref().is_some_and(|label| label.is_empty() || label.len() > LONGEST_LABEL) {
+        let reason = format!("a label has 1 to {LONGEST_LABEL} bytes");
+        return Err(ConnectError::InvalidSetting { reason });
+    }
+    Ok(config)
+}
+
+fn within(what: &str, value: Duration, least: Duration, most: Duration) -> Result<(), ConnectError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ConnectError::InvalidSetting { reason: format!("{what} is from {least:?} to {most:?}, not {value:?}") })
+}

@@ -1,0 +1,72 @@
+//! The one task of a client that sends: whatever is handed to it is carried through, though its caller is gone.
+//!
+//! A user's future never owns a command in flight. Dropping such a future would neither recall the command nor
+//! hear its answer, and a hold would be left that nobody knows of.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+
+use crate::backend::Pending;
+use crate::chance::Chance;
+
+/// Where parcels are handed in.
+#[derive(Clone, Debug)]
+pub struct Courier(mpsc::UnboundedSender<Pending<()>>);
+
+/// Where the courier's task takes them.
+pub type Parcels = mpsc::UnboundedReceiver<Pending<()>>;
+
+impl Courier {
+    pub fn new() -> (Self, Parcels) {
+        let (sender, parcels) = mpsc::unbounded_channel();
+        (Self(sender), parcels)
+    }
+
+    /// Hands over what must be carried through. Never blocks, needs no runtime, keeps the order. Where the task is
+    /// gone, with its runtime, the parcel is dropped.
+    pub fn post(&self, parcel: Pending<()>) {
+        let _ = self.0.send(parcel);
+    }
+}
+
+/// Runs until `stop` says so and everything that was posted before is carried through.
+pub async fn run(mut parcels: Parcels, mut stop: watch::Receiver<bool>) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            parcel = parcels.recv() => match parcel {
+                Some(parcel) => under_way.push(parcel),
+                None => break,
+            },
+            Some(()) = under_way.next() => {}
+            _ = stop.wait_for(|&stopped| stopped), if under_way.is_empty() => break,
+        }
+    }
+    while under_way.next().await.is_some() {}
+}
+
+/// How long to wait before the next attempt: doubled each time, with jitter, so that the clients of a server that
+/// comes back do not all call in the same instant.
+#[derive(Debug)]
+pub struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(5);
+    const LONGEST: Duration = Duration::from_millis(200);
+
+    pub fn new() -> Self {
+        Self { next: Self::FIRST }
+    }
+
+    pub fn next(&mut self, chance: &Chance) -> Duration {
+        let pause = chance.jitter(self.next, 25);
+        self.next = (self.next * 2).min(Self::LONGEST);
+        pause
+    }
+}

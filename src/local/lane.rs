@@ -1,0 +1,211 @@
+//! A lane: one ticket at the server after the other, and the local waiters that share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::guard::Hold;
+use crate::lease::Lease;
+use crate::name::LockKeys;
+use crate::owner::OwnerId;
+use crate::scripts::{Attempt, Kind, Wait};
+use crate::ticket::Ticket;
+use crate::token::{PASSING_BLOCK, SINGLE, TokenBlock};
+
+pub type LaneId = u64;
+pub type WaiterId = u64;
+
+/// A lock, as one client knows it. The kind belongs to it: one name used as two kinds is settled by the server.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LockRef {
+    pub kind: Kind,
+    pub keys: LockKeys,
+}
+
+/// What a handle asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub lock: LockRef,
+    pub owner: Option<OwnerId>,
+    pub lease: Lease,
+    pub max_hold: Option<Duration>,
+    pub label: Option<Arc<str>>,
+    /// Whether to wait while others hold the lock.
+    pub waits: bool,
+}
+
+/// Who may share a ticket.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Share {
+    /// All acquisitions of one owner: it re-enters.
+    Owner(OwnerId),
+    /// Anonymous acquisitions of the reentrant lock with the same lease and label: the hold is passed among them.
+    Anonymous(Lease, Option<Arc<str>>),
+    /// Nobody else.
+    Alone,
+}
+
+impl Request {
+    /// Passing is for anonymous waiters with a renewed lease and without `max_hold`: a passed hold must not carry
+    /// one task's limits, nor its owner's right to re-enter, into another's section.
+    pub fn share(&self) -> Share {
+        match self.owner {
+            Some(owner) => Share::Owner(owner),
+            None if self.lock.kind == Kind::Reentrant && self.lease.is_renewed() && self.max_hold.is_none() => {
+                Share::Anonymous(self.lease, self.label.clone())
+            }
+            None => Share::Alone,
+        }
+    }
+}
+
+/// One ticket at the server, and who waits for it or holds by it.
+///
+/// | phase | ticket at the server | waiters | holds |
+/// |---|---|---|---|
+/// | `Waiting` | unknown, or queued | at least one | none |
+/// | `Held` | a hold | those to pass the hold to (anonymous); none (an owner's all enter) | one |
+///
+/// A lane without waiters and without a hold does not exist.
+#[derive(Debug)]
+pub struct Lane {
+    pub request: Request,
+    pub share: Share,
+    pub attempt: Attempt,
+    pub phase: Phase,
+    pub waiters: BTreeMap<WaiterId, Waiter>,
+    /// When its present ticket was made: from then on the server owes an answer.
+    pub since: Moment,
+}
+
+#[derive(Debug)]
+pub enum Phase {
+    Waiting(Waiting),
+    Held(Held),
+}
+
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// An ask, or a leaving that queues this ticket, is with the courier.
+    pub asking: bool,
+    /// Ask once more, as a poll or not, when that one is answered: something was heard meanwhile.
+    pub again: Option<bool>,
+    /// Something was sent, so there may be something to take back.
+    pub sent: bool,
+    /// The server has answered: others hold the lock.
+    pub answered: bool,
+    /// The server has had this ticket in its queue.
+    pub queued: bool,
+    /// When to poll; only lanes that poll have it.
+    pub poll_at: Option<Moment>,
+    /// How many grants came too late to be of use.
+    pub late_grants: u32,
+}
+
+#[derive(Debug)]
+pub struct Held {
+    pub hold: Arc<Hold>,
+    /// How many guards there are: re-entry counts.
+    pub guards: u32,
+    pub block: TokenBlock,
+    /// Until when the hold is trusted: what the guard shows.
+    pub trusted: Moment,
+    /// `trusted` never passes these: the end of a fixed lease, and of `max_hold`.
+    pub fixed_end: Moment,
+    pub max_end: Moment,
+    /// When to renew next; `None` while a renewal is under way, and for a fixed lease that is confirmed.
+    pub renew_at: Option<Moment>,
+    /// The entry in the watchdog's books.
+    pub due: Moment,
+    /// Since when somebody else is known to wait.
+    pub contended: Option<Moment>,
+    /// The task that acquired it.
+    pub task: Option<tokio::task::Id>,
+}
+
+#[derive(Debug)]
+pub struct Waiter {
+    pub waits: bool,
+    pub waker: Option<Waker>,
+    pub task: Option<tokio::task::Id>,
+    pub since: Moment,
+    pub warned: bool,
+}
+
+/// For how long a hold is passed on inside the process once somebody else is known to wait.
+const CONTENDED_TURN: Duration = Duration::from_millis(10);
+/// A hold that is trusted for less is not passed on: the next holder would lose it at once.
+const WORTH_PASSING: Duration = Duration::from_millis(50);
+
+impl Lane {
+    pub fn new(request: Request, ticket: Ticket, now: Moment) -> Self {
+        let share = request.share();
+        let attempt = attempt(&request, &share, ticket);
+        let phase = Phase::Waiting(Waiting::default());
+        Self { request, share, attempt, phase, waiters: BTreeMap::new(), since: now }
+    }
+
+    pub fn ticket(&self) -> Ticket {
+        self.attempt.ticket
+    }
+
+    /// Begins anew with another ticket: a ticket is never used twice.
+    pub fn renumber(&mut self, ticket: Ticket, now: Moment) {
+        self.request.waits = self.waiters.values().any(|waiter| waiter.waits);
+        self.attempt = attempt(&self.request, &self.share, ticket);
+        self.phase = Phase::Waiting(Waiting::default());
+        self.since = now;
+    }
+
+    /// Whether its ticket polls though it is not the client's oldest: its owner may be granted elsewhere, and
+    /// nobody else would ask for it.
+    pub fn polls_itself(&self) -> bool {
+        self.attempt.owner.is_some()
+    }
+
+    pub fn wait(&self, poll: bool) -> Wait {
+        match self.waiters.values().any(|waiter| waiter.waits) {
+            false => Wait::No,
+            true if poll => Wait::Poll,
+            true => Wait::Join,
+        }
+    }
+
+    pub fn waiting(&mut self) -> Option<&mut Waiting> {
+        match &mut self.phase {
+            Phase::Waiting(waiting) => Some(waiting),
+            Phase::Held(_) => None,
+        }
+    }
+
+    pub fn held(&mut self) -> Option<&mut Held> {
+        match &mut self.phase {
+            Phase::Waiting(_) => None,
+            Phase::Held(held) => Some(held),
+        }
+    }
+
+    /// Whether the hold goes to the next local waiter instead of back to the server.
+    pub fn passes(&self, now: Moment) -> bool {
+        let Phase::Held(held) = &self.phase else { return false };
+        let turn_is_over = held.contended.is_some_and(|since| now >= since.plus(CONTENDED_TURN));
+        matches!(self.share, Share::Anonymous(..))
+            && !self.waiters.is_empty()
+            && !held.block.is_used_up()
+            && !turn_is_over
+            && held.trusted > now.plus(WORTH_PASSING)
+    }
+}
+
+fn attempt(request: &Request, share: &Share, ticket: Ticket) -> Attempt {
+    let passes = matches!(share, Share::Anonymous(..)) && request.waits;
+    Attempt {
+        ticket,
+        owner: request.owner,
+        lease_millis: request.lease.millis(),
+        block: if passes { PASSING_BLOCK } else { SINGLE },
+        label: request.label.as_deref().map(str::to_owned),
+    }
+}

@@ -1,0 +1,3 @@
+//! The kinds of lock.
+
+pub(crate) mod reentrant;
