@@ -1,1 +1,4 @@
 //! Redis and Valkey over the network.
+
+pub mod address;
+pub mod wire;
