@@ -14,6 +14,7 @@ use crate::error::Fault;
 use crate::scripts::Call;
 use crate::sync::Arc;
 
+pub mod fault;
 #[cfg(feature = "redis")]
 pub mod redis;
 

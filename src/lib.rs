@@ -3,6 +3,7 @@
 #[cfg(not(feature = "fred"))]
 compile_error!("lockwright needs a back end: enable the feature `fred`");
 
+#[allow(missing_docs, reason = "its names speak for themselves, and no user sees them")]
 mod backend;
 mod chance;
 mod clock;

@@ -12,6 +12,21 @@ pub struct Script {
     pub parts: &'static [(&'static str, &'static str)],
 }
 
+impl Script {
+    /// The file and the line in it that line `line` of the composed text is; both count from one.
+    pub fn locate(&self, line: u32) -> Option<(&'static str, u32)> {
+        let mut left = line.checked_sub(1)?;
+        for &(file, content) in self.parts {
+            let lines = u32::try_from(content.matches('\n').count()).ok()?;
+            if left < lines {
+                return Some((file, left + 1));
+            }
+            left -= lines;
+        }
+        None
+    }
+}
+
 /// A script call, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -19,3 +34,6 @@ pub struct Call {
     pub keys: Vec<String>,
     pub args: Vec<String>,
 }
+
+/// Every script that a server is told when a client connects.
+pub static ALL: &[&Script] = &[];

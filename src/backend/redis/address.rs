@@ -92,10 +92,13 @@ fn read(text: &str) -> Result<Address, Reason> {
     // The standard knows no credentials without a host; a socket has no host.
     let url = match rest.split_once('/') {
         Some((user, path)) if unix && user.ends_with('@') => format!("{scheme}://{user}socket/{path}"),
-        Some((host, _)) if unix && !host.is_empty() => return Err("the path of a socket begins with a slash"),
+        Some((host, _)) if unix && !host.is_empty() => {
+            return Err("the path of a socket begins with a slash");
+        }
         _ => text.to_owned(),
     };
-    let url = Url::parse(&url).map_err(|_| "it is not a URL; is every special character of the password escaped?")?;
+    let url = Url::parse(&url)
+        .map_err(|_| "it is not a URL; is every special character of the password escaped?")?;
     if url.fragment().is_some() {
         return Err("it contains a #, which is written %23 in a user or password");
     }
@@ -235,15 +238,44 @@ mod tests {
     #[test]
     fn what_is_refused_without_being_repeated() {
         let cases = [
-            "", "h:6379", "http://sesame@h", "redis:h", "redis://", "redis://:sesame@", "redis:///0", "redis://h:0",
-            "redis://h:x", "redis://h:65536", "redis://h/x", "redis://h/1/2", "redis://h/-1", "redis://h/1?db=1",
-            "redis://sesame@h", "redis://u:@h", "redis://:ses#ame@h", "redis://h#sesame", "redis://:ses/ame@h",
-            "redis://h?password", "redis://h?sesame=1", "redis://:sesame@h?pass=sesame", "redis://h?pass=a&pass=b",
-            "redis://:%ff@h", "redis://u:p@h?user=v", "unix://", "unix:///", "unix://sesame", "unix://tmp/r.sock",
-            "redis://h?db=x", "redis://[::1", "redis://h h", "redis+unix://u@/s",
+            "",
+            "h:6379",
+            "http://sesame@h",
+            "redis:h",
+            "redis://",
+            "redis://:sesame@",
+            "redis:///0",
+            "redis://h:0",
+            "redis://h:x",
+            "redis://h:65536",
+            "redis://h/x",
+            "redis://h/1/2",
+            "redis://h/-1",
+            "redis://h/1?db=1",
+            "redis://sesame@h",
+            "redis://u:@h",
+            "redis://:ses#ame@h",
+            "redis://h#sesame",
+            "redis://:ses/ame@h",
+            "redis://h?password",
+            "redis://h?sesame=1",
+            "redis://:sesame@h?pass=sesame",
+            "redis://h?pass=a&pass=b",
+            "redis://:%ff@h",
+            "redis://u:p@h?user=v",
+            "unix://",
+            "unix:///",
+            "unix://sesame",
+            "unix://tmp/r.sock",
+            "redis://h?db=x",
+            "redis://[::1",
+            "redis://h h",
+            "redis+unix://u@/s",
         ];
         for url in cases {
-            let Err(ConnectError::InvalidUrl { reason }) = Address::parse(url) else { panic!("{url} is taken") };
+            let Err(ConnectError::InvalidUrl { reason }) = Address::parse(url) else {
+                panic!("{url} is taken")
+            };
             assert!(!reason.contains("sesame") && !reason.contains("ses"), "{url}: {reason}");
         }
     }
@@ -251,7 +283,10 @@ mod tests {
     #[test]
     fn tls_is_used_or_refused_and_never_dropped() {
         for url in ["rediss://h", "valkeys://h:6380/1"] {
-            assert_eq!(Address::parse(url).map(|address| address.tls).ok(), cfg!(feature = "tls").then_some(true));
+            assert_eq!(
+                Address::parse(url).map(|address| address.tls).ok(),
+                cfg!(feature = "tls").then_some(true)
+            );
         }
     }
 

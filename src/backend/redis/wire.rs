@@ -93,7 +93,12 @@ impl Wire {
     ///
     /// Dropping the future does not recall the command. Every failure other than [`Failure::Server`] and
     /// [`Failure::NotSent`] is [`Failure::Unknown`]: the command may still run, even after the wire is discarded.
-    pub async fn call(&self, name: &'static str, words: Vec<Word>, limit: Duration) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        name: &'static str,
+        words: Vec<Word>,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
         self.0.call(name, words, limit).await
     }
 
@@ -141,7 +146,8 @@ mod tests {
 
     #[test]
     fn an_error_is_known_by_its_first_word_and_repeats_no_arguments() {
-        let error = server_error("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'sesame' ");
+        let error =
+            server_error("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'u' 'sesame' ");
         assert_eq!((error.code.as_str(), error.text.as_str()), ("ERR", "ERR unknown command 'HELLO'"));
         assert_eq!(server_error("NOSCRIPT No matching script.").code, "NOSCRIPT");
         assert_eq!(server_error(""), ServerError { code: String::new(), text: String::new() });

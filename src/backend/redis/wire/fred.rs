@@ -150,7 +150,12 @@ impl Connection {
         }
     }
 
-    pub async fn call(&self, name: &'static str, words: Vec<Word>, limit: Duration) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        name: &'static str,
+        words: Vec<Word>,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
         if *self.ended.borrow() {
             // A call on an ended client is queued for nobody and waits for its whole timeout.
             return Err(Failure::NotSent);
@@ -224,7 +229,7 @@ pub struct Messages(broadcast::Receiver<Message>);
 impl Messages {
     pub async fn next(&mut self) -> Heard {
         match self.0.recv().await {
-            Ok(message) => Heard::Message(message.value.into_owned_bytes().map(Vec::from).unwrap_or_default()),
+            Ok(message) => Heard::Message(message.value.into_owned_bytes().unwrap_or_default()),
             Err(broadcast::error::RecvError::Lagged(_)) => Heard::Lagged,
             Err(broadcast::error::RecvError::Closed) => Heard::Closed,
         }
