@@ -13,7 +13,11 @@ use crate::local::{Entered, GaveUp, Outcome, Place, Request, Tether};
 /// # Cancel safety
 /// The future only watches: what it asked for is carried on by the client's tasks, and when it is dropped its ticket
 /// is given back, and with it a hold that was granted meanwhile.
-pub async fn acquire(tether: Arc<Tether>, request: Request, deadline: Moment) -> Result<Option<Guard>, LockError> {
+pub async fn acquire(
+    tether: Arc<Tether>,
+    request: Request,
+    deadline: Moment,
+) -> Result<Option<Guard>, LockError> {
     let place = match tether.local().enter(request) {
         Entered::Now(outcome) => return guard(tether, outcome),
         Entered::Wait(place) => place,

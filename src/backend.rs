@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::scripts::Call;
-use std::sync::Arc;
 use crate::sync::{AtomicBool, Ordering};
+use std::sync::Arc;
 
+pub mod fault;
 #[cfg(feature = "redis")]
 pub mod redis;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use std::sync::Arc;
 use crate::sync::{Mutex, lock};
+use std::sync::Arc;
 
 /// A client's random numbers. Not for secrets.
 #[derive(Clone, Debug)]

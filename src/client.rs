@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use crate::backend::{Backend, EventReceiver};
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::config::Config;
 #[cfg(feature = "redis")]
 use crate::config::{Secret, Tls};
-use crate::config::Config;
 use crate::courier::{self, Courier};
 use crate::error::{ConnectError, LockError, PingError};
 use crate::lease::Lease;
@@ -78,7 +78,8 @@ impl Client {
         let (has_ended, ended) = watch::channel(false);
         let stopped = || local.stopped();
 
-        let (holds, waiters, sender) = (Orphans(local.clone()), Orphans(local.clone()), Orphans(local.clone()));
+        let (holds, waiters, sender) =
+            (Orphans(local.clone()), Orphans(local.clone()), Orphans(local.clone()));
         let (sooner, stop, time) = (local.renew_sooner(), stopped(), clock.clone());
         tokio::spawn(async move { watchdog::run(holds.0.clone(), sooner, time, stop).await });
         let (sooner, stop) = (local.poll_sooner(), stopped());
@@ -297,5 +298,7 @@ fn within(what: &str, value: Duration, least: Duration, most: Duration) -> Resul
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(ConnectError::InvalidSetting { reason: format!("{what} is from {least:?} to {most:?}, not {value:?}") })
+    Err(ConnectError::InvalidSetting {
+        reason: format!("{what} is from {least:?} to {most:?}, not {value:?}"),
+    })
 }

@@ -8,8 +8,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use std::sync::Arc;
 use crate::sync::{Mutex, lock};
+use std::sync::Arc;
 
 /// A reading of a client's local clock: the time since that clock's origin. Readings of two clocks do not compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -60,7 +60,8 @@ pub enum InvalidLease {
 
 /// What a server may answer to, or keep from, any operation. The public errors have these as variants of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+#[allow(missing_docs, reason = "the public errors say it")]
+pub enum Fault {
     Unavailable { detail: String },
     Unauthorized { missing: String },
     OutOfMemory,

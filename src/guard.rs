@@ -116,7 +116,10 @@ impl Hold {
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold").field("token", &self.token).field("lost", &self.reason()).finish_non_exhaustive()
+        f.debug_struct("Hold")
+            .field("token", &self.token)
+            .field("lost", &self.reason())
+            .finish_non_exhaustive()
     }
 }
 
@@ -230,7 +233,10 @@ impl Drop for Guard {
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("token", &self.token()).field("held", &self.is_held()).finish_non_exhaustive()
+        f.debug_struct("Guard")
+            .field("token", &self.token())
+            .field("held", &self.is_held())
+            .finish_non_exhaustive()
     }
 }
 

@@ -28,15 +28,15 @@ use crate::clock::{Clock, Moment};
 use crate::courier::Courier;
 use crate::error::{ExtendError, LossReason, UnlockError};
 use crate::lease::Lease;
-use crate::scripts::Message;
+use crate::scripts::{Message, News};
 use crate::sync::{Mutex, lock};
 use crate::ticket::{ClientId, Tickets};
 use crate::wakeup::Waiting;
 use crate::watchdog::Renewing;
 
 pub use lane::{LockRef, Request};
-use state::{Due, MessageGrant, Outbox, Released, State};
 pub use state::{Entered, HoldRef, Outcome, Place, Spans};
+use state::{MessageGrant, Outbox, Released, State};
 
 /// The books of one client, and what it needs to act on them.
 pub struct Local {
@@ -69,7 +69,18 @@ impl Local {
         let state = Mutex::new(State::new(spans.clone(), tickets, chance.clone(), clock.now()));
         let (stop, _) = watch::channel(false);
         let (renew_sooner, poll_sooner) = Default::default();
-        Arc::new(Self { state, client, spans, backend, courier, clock, chance, renew_sooner, poll_sooner, stop })
+        Arc::new(Self {
+            state,
+            client,
+            spans,
+            backend,
+            courier,
+            clock,
+            chance,
+            renew_sooner,
+            poll_sooner,
+            stop,
+        })
     }
 
     /// One critical section, and what follows from it.
@@ -158,7 +169,6 @@ impl Local {
     pub fn is_closed(&self) -> bool {
         lock(&self.state).closed
     }
-
 }
 
 /// How a wait stood when its time was over.
@@ -208,26 +218,24 @@ impl Waiting for Arc<Local> {
 
 impl Local {
     fn heard(&self, state: &mut State, message: Message, epoch: u64, now: Moment, out: &mut Outbox) {
-        let ticket = message.ticket();
+        let Message { ticket, kind, keys, news } = message;
         if ticket.client != self.client {
             return;
         }
-        match (message, state.lane_of(ticket)) {
-            (Message::Lost { .. }, Some(lane)) => state.lose(lane, LossReason::TakenByForce, now, out),
-            (Message::Lost { .. }, None) => {}
-            (Message::Grant { token, end_millis, now_millis, waiting, .. }, Some(lane))
-                if state.wanted(lane, ticket).is_some() =>
-            {
+        match (news, state.lane_of(ticket)) {
+            (News::Lost { .. }, lane) => {
+                if let Some(lane) = lane {
+                    state.lose(lane, LossReason::TakenByForce, now, out);
+                }
+            }
+            (News::Grant { token, end_millis, now_millis, waiting }, Some(lane)) => {
                 let grant = MessageGrant { token, end_millis, now_millis, waiting, epoch };
-                if !state.granted_by_message(lane, &grant, now, out) {
+                let waits = state.wanted(lane, ticket).is_some();
+                if waits && !state.granted_by_message(lane, &grant, now, out) {
                     state.ask(lane, true, out);
                 }
             }
-            // A grant that is known already says nothing new, and not that somebody waits.
-            (Message::Grant { .. }, Some(_)) => {}
-            (Message::Grant { kind, keys, .. } | Message::Held { kind, keys, .. }, _) => {
-                state.told_of(ticket, &LockRef { kind, keys }, now, out);
-            }
+            (News::Grant { .. } | News::Held, _) => state.told_of(ticket, &LockRef { kind, keys }, now, out),
         }
     }
 }

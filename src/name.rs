@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::error::{InvalidName, InvalidNamespace};
-use std::sync::Arc;
 use crate::ticket::ClientId;
+use std::sync::Arc;
 
 /// The longest name of a lock, in bytes of UTF-8.
 pub const LONGEST_NAME: usize = 512;
@@ -88,6 +88,13 @@ impl LockKeys {
         Ok(Self { lock: lock.into() })
     }
 
+    /// Reads `K` back; `None` for any other text.
+    pub fn parse(lock: &str) -> Option<Self> {
+        let (namespace, tag) = lock.strip_suffix('}')?.split_once(":{")?;
+        let escaped = !tag.is_empty() && !tag.contains(['{', '}']);
+        (escaped && Namespace::new(namespace).is_ok()).then(|| Self { lock: lock.into() })
+    }
+
     /// `K`: the holds.
     pub fn lock(&self) -> &str {
         &self.lock
@@ -131,8 +138,12 @@ mod tests {
             let tag = key.strip_prefix("lw:{").and_then(|rest| rest.strip_suffix('}')).unwrap();
             assert!(!tag.contains(['{', '}']), "{key}");
             assert!(!keys[..at].contains(key), "{key} stands for two names");
+            assert_eq!(LockKeys::parse(key).unwrap().lock(), key);
         }
         assert_eq!(key("a{b}%"), "lw:{a%7Bb%7D%25}");
+        for odd in ["", "lw:{}", "lw:{a}:queue", "lw:a", "{a}", "lw:{a}b}", "l w:{a}"] {
+            assert_eq!(LockKeys::parse(odd), None, "{odd:?}");
+        }
     }
 
     #[test]

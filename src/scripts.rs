@@ -18,7 +18,7 @@ pub use acquire::{Acquire, AcquireReply, Granted, Queued};
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{HoldInfo, Inspect, InspectReply, LockInfo, WaitInfo};
 pub use leave::{Leave, LeaveReply, Next};
-pub use message::Message;
+pub use message::{Message, News};
 pub use renew::{Renew, RenewHold, RenewReply, Renewed};
 pub use reply::{Malformed, Timed};
 

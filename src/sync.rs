@@ -1,6 +1,9 @@
 //! The primitives that the state machines use: `std`'s, or loom's under `--cfg loom`, so that a model checks the
 //! code that ships.
 
+// Never loom's: it cannot hold a trait object, and no model of ours is about reference counts.
+pub(crate) use std::sync::Arc;
+
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,

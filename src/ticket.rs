@@ -5,8 +5,8 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::chance;
-use std::sync::Arc;
 use crate::sync::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// The random identity of one client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,8 +7,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::backend::{Event, EventReceiver};
 use crate::clock::{Clock, Moment};
-use std::sync::Arc;
 use crate::watchdog::keep_time;
+use std::sync::Arc;
 
 /// Who waits, and hears.
 pub trait Waiting: Send + Sync + 'static {

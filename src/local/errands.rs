@@ -9,14 +9,15 @@ use tokio::sync::oneshot;
 use super::Local;
 use super::lane::LaneId;
 use super::state::{Departure, Due, Errand, Outbox, Sample, State};
-use crate::backend::fault::{Trouble, trouble};
+use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::courier::Backoff;
 use crate::error::{ExtendError, Fault, LockError, LossReason, PingError, UnlockError};
 use crate::name::LockKeys;
 use crate::scripts::{
-    Acquire, AcquireReply, Call, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next, Renew, RenewHold, Renewed, Terms, Timed,
+    Acquire, AcquireReply, Call, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next, Renew,
+    RenewHold, RenewReply, Renewed, Script, Terms, Timed,
 };
 use crate::ticket::Ticket;
 
@@ -39,7 +40,17 @@ enum Setback {
 /// What an answer says once its server time is taken from it.
 type Said<T> = Result<T, Setback>;
 
+/// A call that has ended, and the script that an error in it is about.
+struct Sent {
+    script: &'static Script,
+    answer: Answer,
+}
+
 impl Local {
+    async fn send(&self, call: Call, timeout: Duration) -> Sent {
+        Sent { script: call.script, answer: self.backend.call(call, timeout).await }
+    }
+
     fn terms(&self, state: &State) -> Terms {
         Terms {
             claim_millis: millis(self.spans.claim),
@@ -53,12 +64,13 @@ impl Local {
     fn read<T>(
         &self,
         state: &mut State,
-        answer: &Answer,
+        sent: &Sent,
         decode: impl FnOnce(&Value) -> Result<Timed<T>, Malformed>,
     ) -> Said<T> {
+        let Sent { script, answer } = sent;
         let value = match &answer.outcome {
             Ok(value) => value,
-            Err(failure) => return Err(setback(state, failure)),
+            Err(failure) => return Err(setback(state, failure, script)),
         };
         match decode(value) {
             Ok(Timed { server_millis, reply }) => {
@@ -73,19 +85,19 @@ impl Local {
     }
 }
 
-fn setback(state: &mut State, failure: &Failure) -> Setback {
+fn setback(state: &mut State, failure: &Failure, script: &Script) -> Setback {
     match failure {
         Failure::NotSent => Setback::Later,
         Failure::Unknown(detail) => {
             state.trouble.clone_from(detail);
             Setback::Later
         }
-        Failure::Server(error) => match trouble(error) {
-            Trouble::Later => {
-                state.trouble.clone_from(&error.text);
+        Failure::Server(error) => match judge(error, Some(script)) {
+            Verdict::Later(detail) => {
+                state.trouble = detail;
                 Setback::Later
             }
-            Trouble::Fault(fault) => Setback::Final(fault),
+            Verdict::Final(fault) => Setback::Final(fault),
         },
     }
 }
@@ -112,7 +124,7 @@ async fn ask(local: Arc<Local>, lane: LaneId, ticket: Ticket, poll: bool) {
             Step::Done => return,
             Step::Wait => {}
             Step::Call(call, timeout) => {
-                let answer = local.backend.call(call, timeout).await;
+                let answer = local.send(call, timeout).await;
                 let done = local.with(|state, now, out| {
                     let done = take_answer(&local, state, lane, ticket, &answer, now, out);
                     if done {
@@ -181,7 +193,7 @@ fn take_answer(
     state: &mut State,
     id: LaneId,
     ticket: Ticket,
-    answer: &Answer,
+    answer: &Sent,
     now: Moment,
     out: &mut Outbox,
 ) -> bool {
@@ -201,7 +213,7 @@ fn take_answer(
     };
     let lock = lane.request.lock.clone();
     match reply {
-        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.sent, now, out),
+        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.answer.sent, now, out),
         AcquireReply::Queued(queued) => {
             let waited_before = state.mark_queued(id);
             state.queued(id, &queued, now, out);
@@ -225,7 +237,7 @@ fn replay(
     id: LaneId,
     ticket: Ticket,
     reply: &AcquireReply,
-    answer: &Answer,
+    answer: &Sent,
     now: Moment,
     out: &mut Outbox,
 ) {
@@ -233,7 +245,7 @@ fn replay(
     let left = Duration::from_millis(granted.left_millis);
     if let Some(lane) = state.held_lane(id, ticket) {
         let due = Due { lane: id, lock: lane.request.lock.clone(), ticket, lease_millis: 0 };
-        state.renewed(&due, left, granted.waiting, answer.sent, now, out);
+        state.renewed(&due, left, granted.waiting, answer.answer.sent, now, out);
     }
 }
 
@@ -242,9 +254,11 @@ fn replay(
 async fn leave(local: Arc<Local>, mut departure: Departure) {
     let mut backoff = Backoff::new();
     let (outcome, brought_in) = loop {
-        let (call, timeout, carries) = local.with(|state, now, _| leaving_call(&local, state, &departure, now));
-        let answer = local.backend.call(call, timeout).await;
-        let left = local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
+        let (call, timeout, carries) =
+            local.with(|state, now, _| leaving_call(&local, state, &departure, now));
+        let answer = local.send(call, timeout).await;
+        let left =
+            local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
         match left {
             Left::Again => {}
             Left::Later(detail) if local.clock.now() >= local.leave_limit(&departure) => {
@@ -270,13 +284,21 @@ async fn leave(local: Arc<Local>, mut departure: Departure) {
 /// What became of one attempt to leave.
 enum Left {
     /// `brought_in`: the server knows the next ticket.
-    Done { outcome: Result<(), UnlockError>, brought_in: bool },
+    Done {
+        outcome: Result<(), UnlockError>,
+        brought_in: bool,
+    },
     /// The server has removed all that one call may: there is more.
     Again,
     Later(String),
 }
 
-fn leaving_call(local: &Local, state: &mut State, departure: &Departure, now: Moment) -> (Call, Duration, bool) {
+fn leaving_call(
+    local: &Local,
+    state: &mut State,
+    departure: &Departure,
+    now: Moment,
+) -> (Call, Duration, bool) {
     let timeout = state.spans.command_timeout;
     let terms = local.terms(state);
     let not_after = state.not_after(timeout, now);
@@ -306,7 +328,7 @@ fn take_leave(
     state: &mut State,
     departure: &Departure,
     carries: bool,
-    answer: &Answer,
+    answer: &Sent,
     now: Moment,
     out: &mut Outbox,
 ) -> Left {
@@ -319,11 +341,12 @@ fn take_leave(
         LeaveReply::Gone { more: true } | LeaveReply::Freed { more: true, next: Next::None } => Left::Again,
         LeaveReply::Freed { next, .. } => {
             let next = departure.next.filter(|_| carries).zip(Some(next));
-            let brought_in = next.is_some_and(|((id, ticket), next)| take_next(state, id, ticket, next, answer, now, out));
+            let brought_in =
+                next.is_some_and(|((id, ticket), next)| take_next(state, id, ticket, next, answer, now, out));
             Left::Done { outcome: Ok(()), brought_in }
         }
         LeaveReply::Kept => Left::Done { outcome: Ok(()), brought_in: false },
-        LeaveReply::Gone { .. } | LeaveReply::KindMismatch { .. } | LeaveReply::ForeignKey { .. } => {
+        LeaveReply::Gone { .. } | LeaveReply::ForeignKey { .. } => {
             Left::Done { outcome: Err(UnlockError::Lost(LossReason::GoneAtServer)), brought_in: false }
         }
     }
@@ -335,7 +358,7 @@ fn take_next(
     id: LaneId,
     ticket: Ticket,
     next: Next,
-    answer: &Answer,
+    answer: &Sent,
     now: Moment,
     out: &mut Outbox,
 ) -> bool {
@@ -348,7 +371,7 @@ fn take_next(
             state.mark_queued(id);
             state.queued_with(id, left_millis, now, out);
         }
-        Next::Granted(granted) => state.granted(id, &granted, answer.sent, now, out),
+        Next::Granted(granted) => state.granted(id, &granted, answer.answer.sent, now, out),
     }
     state.asked(id, ticket, out);
     true
@@ -370,10 +393,10 @@ async fn renew(local: Arc<Local>, due: Vec<Due>) {
     let holds: Vec<RenewHold> = due.iter().map(renewal).collect();
     let timeout = local.spans.command_timeout;
     let call = Renew { holds: &holds, deadline_millis: millis(local.spans.client_deadline) }.call();
-    let answer = local.backend.call(call, timeout).await;
-    local.with(|state, now, out| match local.read(state, &answer, |value| Renewed::decode(value, due.len())) {
-        Ok(replies) => {
-            for (due, reply) in due.iter().zip(replies) {
+    let answer = local.send(call, timeout).await;
+    local.with(|state, now, out| match local.read(state, &answer, RenewReply::decode) {
+        Ok(RenewReply { holds }) => {
+            for (due, reply) in due.iter().zip(holds) {
                 take_renewal(state, due, reply, &answer, now, out);
             }
         }
@@ -385,10 +408,10 @@ fn renewal(due: &Due) -> RenewHold {
     RenewHold { keys: due.lock.keys.clone(), ticket: due.ticket, lease_millis: due.lease_millis }
 }
 
-fn take_renewal(state: &mut State, due: &Due, reply: Renewed, answer: &Answer, now: Moment, out: &mut Outbox) {
+fn take_renewal(state: &mut State, due: &Due, reply: Renewed, answer: &Sent, now: Moment, out: &mut Outbox) {
     match reply {
         Renewed::Kept { left_millis, waiting } => {
-            state.renewed(due, Duration::from_millis(left_millis), waiting, answer.sent, now, out);
+            state.renewed(due, Duration::from_millis(left_millis), waiting, answer.answer.sent, now, out);
         }
         Renewed::Lost => {
             if state.held_lane(due.lane, due.ticket).is_some() {
@@ -406,21 +429,20 @@ pub fn extend(
     done: oneshot::Sender<Result<(), ExtendError>>,
 ) -> Pending<()> {
     Box::pin(async move {
-        let call = Renew { holds: &[renewal(&due)], deadline_millis: millis(local.spans.client_deadline) }.call();
-        let answer = local.backend.call(call, local.spans.command_timeout).await;
-        let result = local.with(|state, now, out| {
-            match local.read(state, &answer, |value| Renewed::decode(value, 1)) {
-                Ok(replies) => {
-                    let reply = replies.into_iter().next().unwrap_or(Renewed::Lost);
-                    if matches!(reply, Renewed::Kept { .. }) {
-                        state.extended(&due, length, answer.sent);
-                    }
-                    take_renewal(state, &due, reply, &answer, now, out);
-                    state.still_held(&due)
+        let call =
+            Renew { holds: &[renewal(&due)], deadline_millis: millis(local.spans.client_deadline) }.call();
+        let answer = local.send(call, local.spans.command_timeout).await;
+        let result = local.with(|state, now, out| match local.read(state, &answer, RenewReply::decode) {
+            Ok(RenewReply { holds }) => {
+                let reply = holds.first().copied().unwrap_or(Renewed::Lost);
+                if matches!(reply, Renewed::Kept { .. }) {
+                    state.extended(&due, length, answer.answer.sent);
                 }
-                Err(Setback::Final(fault)) => Err(fault.into()),
-                Err(Setback::Later) => Err(ExtendError::Unavailable { detail: state.trouble.clone() }),
+                take_renewal(state, &due, reply, &answer, now, out);
+                state.still_held(&due)
             }
+            Err(Setback::Final(fault)) => Err(fault.into()),
+            Err(Setback::Later) => Err(ExtendError::Unavailable { detail: state.trouble.clone() }),
         });
         let _ = done.send(result);
     })
@@ -454,12 +476,14 @@ impl Local {
             if self.is_closed() {
                 return Err(Fault::Closed);
             }
-            let answer = self.backend.call(call.clone(), self.spans.command_timeout).await;
+            let answer = self.send(call.clone(), self.spans.command_timeout).await;
             match self.with(|state, _, _| self.read(state, &answer, decode)) {
                 Ok(reply) => return Ok(reply),
                 Err(Setback::Final(fault)) => return Err(fault),
                 Err(Setback::Later) if self.clock.now() >= limit => {
-                    return Err(Fault::Unavailable { detail: self.with_state(|state| state.trouble.clone()) });
+                    return Err(Fault::Unavailable {
+                        detail: self.with_state(|state| state.trouble.clone()),
+                    });
                 }
                 Err(Setback::Later) => self.clock.sleep(backoff.next(&self.chance)).await,
             }
@@ -478,11 +502,13 @@ impl Local {
             return Err(PingError::Closed);
         }
         self.backend.ping(self.spans.command_timeout).await.map_err(|failure| match failure {
-            Failure::NotSent => PingError::Unavailable { detail: self.with_state(|state| state.trouble.clone()) },
+            Failure::NotSent => {
+                PingError::Unavailable { detail: self.with_state(|state| state.trouble.clone()) }
+            }
             Failure::Unknown(detail) => PingError::Unavailable { detail },
-            Failure::Server(error) => match trouble(&error) {
-                Trouble::Later => PingError::Unavailable { detail: error.text },
-                Trouble::Fault(fault) => fault.into(),
+            Failure::Server(error) => match judge(&error, None) {
+                Verdict::Later(detail) => PingError::Unavailable { detail },
+                Verdict::Final(fault) => fault.into(),
             },
         })
     }

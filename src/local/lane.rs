@@ -53,7 +53,10 @@ impl Request {
     pub fn share(&self) -> Share {
         match self.owner {
             Some(owner) => Share::Owner(owner),
-            None if self.lock.kind == Kind::Reentrant && self.lease.is_renewed() && self.max_hold.is_none() => {
+            None if self.lock.kind == Kind::Reentrant
+                && self.lease.is_renewed()
+                && self.max_hold.is_none() =>
+            {
                 Share::Anonymous(self.lease, self.label.clone())
             }
             None => Share::Alone,

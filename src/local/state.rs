@@ -583,12 +583,23 @@ impl State {
         let lane = &self.lanes[&id];
         let length = lane.request.lease.length();
         let renew = sent.plus(left.min(length) / 3);
-        self.grant(id, Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew }, now, out);
+        self.grant(
+            id,
+            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew },
+            now,
+            out,
+        );
     }
 
     /// A message says that the ticket is a hold until `end_millis` of the server's clock. Returns whether it could
     /// be used; else the client must ask.
-    pub fn granted_by_message(&mut self, id: LaneId, message: &MessageGrant, now: Moment, out: &mut Outbox) -> bool {
+    pub fn granted_by_message(
+        &mut self,
+        id: LaneId,
+        message: &MessageGrant,
+        now: Moment,
+        out: &mut Outbox,
+    ) -> bool {
         let Some(sample) = self.sample.filter(|_| message.epoch == self.epoch) else { return false };
         let span = |from: u64, to: u64| Duration::from_millis(to.saturating_sub(from));
         let trusted = trusted_until(sample.sent, span(sample.server_millis, message.end_millis));
@@ -598,7 +609,12 @@ impl State {
             return false;
         }
         let renew = now.plus(claim / 3);
-        self.grant(id, Grant { token: message.token, waiting: message.waiting, trusted, base, renew }, now, out);
+        self.grant(
+            id,
+            Grant { token: message.token, waiting: message.waiting, trusted, base, renew },
+            now,
+            out,
+        );
         true
     }
 
@@ -664,7 +680,8 @@ impl State {
             }
         }
         if lane.waiters.values().any(|waiter| !waiter.waits) {
-            let (tries, rest) = std::mem::take(&mut lane.waiters).into_iter().partition(|(_, entry)| !entry.waits);
+            let (tries, rest) =
+                std::mem::take(&mut lane.waiters).into_iter().partition(|(_, entry)| !entry.waits);
             lane.waiters = rest;
             let tries: BTreeMap<WaiterId, Waiter> = tries;
             for (waiter, entry) in tries {
@@ -834,13 +851,22 @@ impl State {
         held.renew_at = None;
         // A fixed lease is confirmed for what is left of it, counted from the earliest time of its grant: the
         // server must not keep it beyond its end.
-        let length = if lease.is_renewed() { lease.length() } else { held.fixed_end.since(now).min(lease.length()) };
+        let length =
+            if lease.is_renewed() { lease.length() } else { held.fixed_end.since(now).min(lease.length()) };
         let lease_millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
         Some((held.trusted, Due { lane: id, lock, ticket, lease_millis }))
     }
 
     /// A renewal that was sent at `sent` was answered: `left` of the lease is left at the server.
-    pub fn renewed(&mut self, due: &Due, left: Duration, waiting: bool, sent: Moment, now: Moment, out: &mut Outbox) {
+    pub fn renewed(
+        &mut self,
+        due: &Due,
+        left: Duration,
+        waiting: bool,
+        sent: Moment,
+        now: Moment,
+        out: &mut Outbox,
+    ) {
         let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
         let lease = lane.request.lease;
         let held = lane.held().expect("it is held");
@@ -919,13 +945,16 @@ impl State {
         let Phase::Held(Held { task: Some(task), .. }) = lane.phase else { return };
         let patience = lane.request.lease.length();
         let lanes: Vec<LaneId> = self.locks[&lane.request.lock].lanes.iter().copied().collect();
-        for waiter in lanes.iter().filter_map(|id| self.lanes.get_mut(id)).flat_map(|lane| lane.waiters.values_mut()) {
-            if waiter.task == Some(task) && !waiter.warned && now.since(waiter.since) >= patience {
-                waiter.warned = true;
-                tracing::warn!(
-                    "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
-                     acquisitions in one `Owner::scope`"
-                );
+        for id in lanes {
+            let waiters = self.lanes.get_mut(&id).into_iter().flat_map(|lane| lane.waiters.values_mut());
+            for waiter in waiters.filter(|waiter| waiter.task == Some(task) && !waiter.warned) {
+                if now.since(waiter.since) >= patience {
+                    waiter.warned = true;
+                    tracing::warn!(
+                        "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
+                         acquisitions in one `Owner::scope`"
+                    );
+                }
             }
         }
     }
@@ -966,10 +995,6 @@ impl State {
         if epoch == self.epoch && self.sample.is_some_and(|known| known.received <= sample.received) {
             self.sample = Some(sample);
         }
-    }
-
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
     }
 
     /// The latest server time at which a request that is sent now, and waited for no longer than `timeout`, may

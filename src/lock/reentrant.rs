@@ -72,7 +72,7 @@ impl ReentrantLock {
     /// Dropping the future at any point leaves nothing behind: its place in the queue, and a hold that was granted
     /// meanwhile, are given back in the background. Its place in the queue is lost.
     pub fn lock(&self) -> impl Future<Output = Result<Guard, LockError>> + Send + use<> {
-        let attempt = self.attempt(true, |_| Moment::NEVER);
+        let attempt = self.attempt(true, None);
         // Without a deadline a waiter is never told that others hold the lock, save by a close.
         async move { attempt.await?.ok_or(LockError::Closed) }
     }
@@ -85,7 +85,7 @@ impl ReentrantLock {
     /// # Cancel safety
     /// As [`lock`](Self::lock).
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        self.attempt(false, |_| Moment::NEVER)
+        self.attempt(false, None)
     }
 
     /// Waits for the lock for at most `limit`, counted from this call; `None` where others still hold it then. A
@@ -101,17 +101,18 @@ impl ReentrantLock {
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        self.attempt(!limit.is_zero(), |now| if limit.is_zero() { Moment::NEVER } else { now.plus(limit) })
+        // Zero is one attempt, with the time that its answer takes.
+        self.attempt(!limit.is_zero(), (!limit.is_zero()).then_some(limit))
     }
 
     fn attempt(
         &self,
         waits: bool,
-        deadline: impl FnOnce(Moment) -> Moment,
+        limit: Option<Duration>,
     ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
         // The owner and the deadline are those of the call, not of the first poll.
         let request = self.request(waits);
-        let deadline = deadline(self.tether.now());
+        let deadline = limit.map_or(Moment::NEVER, |limit| self.tether.now().plus(limit));
         let tether = self.tether.clone();
         async move { acquire(tether, request?, deadline).await }
     }
@@ -131,6 +132,9 @@ impl ReentrantLock {
 
 impl fmt::Debug for ReentrantLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantLock").field("lock", &self.target).field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("ReentrantLock")
+            .field("lock", &self.target)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,366 @@
+//! A wire over the crate fred: the only file that names it. Facts are of fred 10.1.
+//!
+//! fred is used as a codec and a router task, and for nothing above them: one centralized client per wire, without a
+//! reconnect policy, so that its task ends with the connection. Its `Debug` of a configuration shows the password,
+//! so none of its types is printed.
+//!
+//! How its words become ours; each line is tested against a live situation in `tests/wire.rs`:
+//!
+//! | fred says | outcome |
+//! |---|---|
+//! | a frame | reply, or server error |
+//! | `Canceled`, "Connection closed unexpectedly." (the answer to `fail_fast`) | not sent |
+//! | "Failed to send command to router." | not sent |
+//! | all else: `Timeout`, `IO`, "channel closed", other `Canceled`, ... | unknown |
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
+use fred::types::config::{
+    Config, ConnectionConfig, Options, PerformanceConfig, Server, ServerConfig, TcpConfig,
+};
+use fred::types::{ClusterHash, ConnectHandle, CustomCommand, Message, RespVersion, Value as FredValue};
+use socket2::TcpKeepalive;
+use tokio::sync::{broadcast, watch};
+
+use crate::backend::redis::address::{Address, Place};
+use crate::backend::{Failure, Value};
+use crate::config::Tls;
+use crate::error::ConnectError;
+
+use super::{Heard, NoWire, Word, server_error};
+
+/// Messages that wait for a reader that is slow; beyond it the reader hears that it lags. fred's default is 32.
+const MESSAGE_CAPACITY: usize = 8_192;
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Clone)]
+pub struct Dialer {
+    config: Config,
+    /// Who logs in; also in the configuration, which must not be printed.
+    shown: String,
+}
+
+impl std::fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dialer({})", self.shown)
+    }
+}
+
+impl Dialer {
+    pub fn new(address: &Address, tls: &Tls) -> Result<Self, ConnectError> {
+        let login = address.login.as_ref();
+        let config = Config {
+            fail_fast: true,
+            username: login.and_then(|login| login.user.clone()),
+            password: login.map(|login| login.password.reveal().to_owned()),
+            server: server(&address.place),
+            // A server that does not know HELLO repeats its arguments in the error, which fred logs. So a password
+            // goes into AUTH, and HELLO follows without it.
+            version: if login.is_some() { RespVersion::RESP2 } else { RespVersion::RESP3 },
+            #[cfg(feature = "tls")]
+            tls: address.tls.then(|| tls::config(tls)).transpose()?,
+            ..Config::default()
+        };
+        #[cfg(not(feature = "tls"))]
+        let _ = tls;
+        Ok(Self { config, shown: address.to_string() })
+    }
+
+    pub async fn connect(&self, limit: Duration) -> Result<Connection, NoWire> {
+        let settings = ConnectionConfig {
+            connection_timeout: limit,
+            internal_command_timeout: limit,
+            // A second attempt would run a script twice when only its reply was lost.
+            max_command_attempts: 1,
+            tcp: TcpConfig {
+                // Off by default; then the second of two commands waits for the acknowledgement of the first.
+                nodelay: Some(true),
+                keepalive: Some(TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE)),
+                ..TcpConfig::default()
+            },
+            ..ConnectionConfig::default()
+        };
+        let performance = PerformanceConfig {
+            default_command_timeout: limit,
+            broadcast_channel_capacity: MESSAGE_CAPACITY,
+            ..PerformanceConfig::default()
+        };
+        let client = Client::new(self.config.clone(), Some(performance), Some(settings), None);
+        // Not `init`: it owns the task's handle while it waits, and cancelling it leaks the task and its socket.
+        let connection = Connection::new(client);
+        connection.wait_until_connected().await?;
+        if self.config.version == RespVersion::RESP2 {
+            let hello = connection.client.hello(RespVersion::RESP3, None, None).await;
+            hello.map_err(|error| no_wire(&error))?;
+        }
+        Ok(connection)
+    }
+}
+
+fn server(place: &Place) -> ServerConfig {
+    match place {
+        Place::Unix(path) => ServerConfig::Unix { path: path.clone() },
+        Place::Tcp { host, port } => {
+            // fred glues host and port together with a colon to resolve them.
+            let resolved = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            #[cfg(feature = "tls")]
+            let server = Server::new_with_tls(resolved, *port, Some(host.clone()));
+            #[cfg(not(feature = "tls"))]
+            let server = Server::new(resolved, *port);
+            ServerConfig::Centralized { server }
+        }
+    }
+}
+
+pub struct Connection {
+    client: Client,
+    /// fred's router: it ends with the connection. `None` once it was seen to end.
+    router: Mutex<Option<ConnectHandle>>,
+    ended: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection(ended: {})", *self.ended.borrow())
+    }
+}
+
+impl Connection {
+    fn new(client: Client) -> Self {
+        let router = Mutex::new(Some(client.connect()));
+        Self { client, router, ended: watch::Sender::new(false) }
+    }
+
+    async fn wait_until_connected(&self) -> Result<(), NoWire> {
+        tokio::select! {
+            biased;
+            connected = self.client.wait_for_connect() => connected.map_err(|error| no_wire(&error)),
+            // A failure may have been told before we listened; the task's result says the same.
+            end = self.end() => match end {
+                Err(error) => Err(no_wire(&error)),
+                Ok(()) => Err(NoWire::Unreachable("the connection was closed".into())),
+            },
+        }
+    }
+
+    pub async fn call(
+        &self,
+        name: &'static str,
+        words: Vec<Word>,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
+        if *self.ended.borrow() {
+            // A call on an ended client is queued for nobody and waits for its whole timeout.
+            return Err(Failure::NotSent);
+        }
+        let options =
+            Options { max_attempts: Some(1), fail_fast: true, timeout: Some(limit), ..Options::default() };
+        let client = self.client.with_options(&options);
+        // Not `evalsha`: that interface ignores the options in silence.
+        let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
+        let args: Vec<FredValue> = words.into_iter().map(word).collect();
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            biased;
+            answer = client.custom_raw(command, args) => answer.map_err(failure).and_then(reply),
+            // What was queued between the end of the router and `ended` is never answered.
+            _ = ended.wait_for(|&ended| ended) => Err(Failure::Unknown("the connection was closed".into())),
+        }
+    }
+
+    pub async fn subscribe(&self, channel: &str, limit: Duration) -> Result<Messages, Failure> {
+        let messages = Messages(self.client.message_rx());
+        // fred says yes before the server does, and gives a refusal to the next command: here that is our PING.
+        self.client.subscribe(channel).await.map_err(failure)?;
+        self.call("PING", Vec::new(), limit).await?;
+        Ok(messages)
+    }
+
+    pub async fn closed(&self) {
+        let _ = self.end().await;
+    }
+
+    pub async fn discard(&self) {
+        self.abort();
+        self.closed().await;
+        self.ended.send_replace(true);
+    }
+
+    /// How the router ended.
+    async fn end(&self) -> Result<(), Error> {
+        poll_fn(|context| {
+            let mut router = self.router();
+            let Some(handle) = router.as_mut() else { return Poll::Ready(Ok(())) };
+            let Poll::Ready(joined) = Pin::new(handle).poll(context) else { return Poll::Pending };
+            *router = None;
+            Poll::Ready(joined.unwrap_or(Ok(())))
+        })
+        .await
+    }
+
+    fn abort(&self) {
+        if let Some(router) = self.router().as_ref() {
+            router.abort();
+        }
+    }
+
+    fn router(&self) -> MutexGuard<'_, Option<ConnectHandle>> {
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Without this a client that is merely dropped keeps its task and its socket for good.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+#[derive(Debug)]
+pub struct Messages(broadcast::Receiver<Message>);
+
+impl Messages {
+    pub async fn next(&mut self) -> Heard {
+        match self.0.recv().await {
+            Ok(message) => Heard::Message(message.value.into_owned_bytes().unwrap_or_default()),
+            Err(broadcast::error::RecvError::Lagged(_)) => Heard::Lagged,
+            Err(broadcast::error::RecvError::Closed) => Heard::Closed,
+        }
+    }
+}
+
+fn word(word: Word) -> FredValue {
+    match word {
+        Word::Fixed(text) => FredValue::from_static_str(text),
+        Word::Owned(text) => text.into(),
+    }
+}
+
+fn reply(frame: Resp3Frame) -> Result<Value, Failure> {
+    let text = |data: &[u8]| String::from_utf8_lossy(data).into_owned();
+    Ok(match frame {
+        Resp3Frame::Null => Value::Nil,
+        Resp3Frame::Number { data, .. } => Value::Int(data),
+        Resp3Frame::Boolean { data, .. } => Value::Int(data.into()),
+        Resp3Frame::Double { data, .. } => Value::Bulk(data.to_string().into_bytes()),
+        Resp3Frame::SimpleString { data, .. } => Value::Status(text(&data)),
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::VerbatimString { data, .. }
+        | Resp3Frame::BigNumber { data, .. } => Value::Bulk(data.into()),
+        Resp3Frame::SimpleError { data, .. } => return Err(Failure::Server(server_error(&data))),
+        Resp3Frame::BlobError { data, .. } => return Err(Failure::Server(server_error(&text(&data)))),
+        Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => {
+            Value::Array(data.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        Resp3Frame::Set { data, .. } => Value::Array(data.into_iter().map(reply).collect::<Result<_, _>>()?),
+        Resp3Frame::Map { data, .. } => {
+            let flat = data.into_iter().flat_map(|(key, value)| [key, value]);
+            Value::Array(flat.map(reply).collect::<Result<_, _>>()?)
+        }
+        _ => return Err(Failure::Unknown("the reply is of no type that a script returns".into())),
+    })
+}
+
+/// The table of this module's page.
+fn failure(error: Error) -> Failure {
+    match (error.kind(), error.details()) {
+        (ErrorKind::Canceled, "Connection closed unexpectedly.") => Failure::NotSent,
+        (_, "Failed to send command to router.") => Failure::NotSent,
+        _ => Failure::Unknown(error.to_string()),
+    }
+}
+
+/// Why there is no connection: here fred mixes what a server said with its own words.
+fn no_wire(error: &Error) -> NoWire {
+    let text = error.details();
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let server = matches!(
+        error.kind(),
+        ErrorKind::Auth
+            | ErrorKind::Cluster
+            | ErrorKind::InvalidArgument
+            | ErrorKind::InvalidCommand
+            | ErrorKind::Unknown
+    );
+    if server && first.len() > 2 && first.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        NoWire::Refused(server_error(text))
+    } else if text.contains("kind: InvalidData") {
+        // rustls speaks through `std::io`.
+        NoWire::Untrusted(text.to_owned())
+    } else {
+        NoWire::Unreachable(error.to_string())
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::sync::Arc;
+
+    use fred::rustls::client::WantsClientCert;
+    use fred::rustls::crypto::ring;
+    use fred::rustls::pki_types::pem::PemObject;
+    use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use fred::rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+    use fred::types::config::{TlsConfig, TlsConnector};
+
+    use crate::config::{Secret, Tls};
+    use crate::error::ConnectError;
+
+    pub fn config(tls: &Tls) -> Result<TlsConfig, ConnectError> {
+        // The provider is named: where other crates of a program bring in a second one, the default panics.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid(format!("TLS: {error}")))?
+            .with_root_certificates(roots(tls)?);
+        let config = match &tls.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => with_identity(builder, chain, key)?,
+        };
+        Ok(TlsConnector::from(config).into())
+    }
+
+    fn roots(tls: &Tls) -> Result<RootCertStore, ConnectError> {
+        let mut roots = RootCertStore::empty();
+        match &tls.authorities {
+            Some(pem) => {
+                for authority in certificates(pem, "authorities")? {
+                    roots.add(authority).map_err(|error| invalid(format!("TLS authorities: {error}")))?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(fred::rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        Ok(roots)
+    }
+
+    fn with_identity(
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+        chain: &str,
+        key: &Secret,
+    ) -> Result<ClientConfig, ConnectError> {
+        let chain = certificates(chain, "client certificate")?;
+        let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())
+            .map_err(|_| invalid("the TLS client key is no PEM private key".into()))?;
+        builder.with_client_auth_cert(chain, key).map_err(|error| invalid(format!("TLS identity: {error}")))
+    }
+
+    fn certificates(pem: &str, what: &str) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        match read {
+            Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+            _ => Err(invalid(format!("the TLS {what}: no PEM certificates"))),
+        }
+    }
+
+    fn invalid(reason: String) -> ConnectError {
+        ConnectError::InvalidSetting { reason }
+    }
+}
