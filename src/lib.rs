@@ -16,6 +16,7 @@ mod config;
 mod courier;
 mod error;
 mod guard;
+mod handle;
 mod lease;
 mod local;
 mod lock;
@@ -30,14 +31,14 @@ mod watchdog;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason, PingError,
-    UnlockError,
+    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason,
+    NotObtained, PingError, RunError, UnlockError,
 };
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
-pub use scripts::LockInfo;
+pub use scripts::{HoldInfo, Kind, LockInfo, Mode, WaitInfo};
 
 /// For the tests and benches of this repository alone; no part of the API.
 #[cfg(lockwright_internals)]

@@ -16,8 +16,8 @@ use crate::courier::Backoff;
 use crate::error::{ExtendError, Fault, LockError, LossReason, PingError, UnlockError};
 use crate::name::LockKeys;
 use crate::scripts::{
-    Acquire, AcquireReply, Call, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next, Renew,
-    RenewHold, RenewReply, Renewed, Script, Terms, Timed,
+    Acquire, AcquireReply, Call, ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply,
+    LockInfo, Malformed, Next, Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
 };
 use crate::ticket::Ticket;
 
@@ -494,6 +494,16 @@ impl Local {
         match self.request(Inspect { keys: &keys }.call(), InspectReply::decode).await? {
             InspectReply::Info(info) => Ok(info),
             InspectReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn force_release(self: &Arc<Self>, keys: LockKeys, token: u64) -> Result<bool, LockError> {
+        let call =
+            ForceRelease { keys: &keys, token, terms: self.with_state(|state| self.terms(state)) }.call();
+        match self.request(call, ForceReleaseReply::decode).await? {
+            ForceReleaseReply::Released { .. } => Ok(true),
+            ForceReleaseReply::NotHeld => Ok(false),
+            ForceReleaseReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
         }
     }
 
