@@ -20,6 +20,7 @@ mod handle;
 mod lease;
 mod local;
 mod lock;
+mod mutant;
 mod name;
 mod owner;
 mod scripts;
@@ -48,5 +49,16 @@ pub mod internals {
     macro_rules! expose {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
-    expose!(backend chance clock config error name owner scripts ticket token);
+    expose!(backend chance clock config error mutant name owner scripts ticket token);
+
+    /// A client over any back end, its tasks on the present runtime.
+    pub fn client(
+        back_end: (std::sync::Arc<dyn crate::backend::Backend>, crate::backend::EventReceiver),
+        config: crate::config::Config,
+        id: crate::ticket::ClientId,
+        clock: crate::clock::Clock,
+        chance: crate::chance::Chance,
+    ) -> crate::Client {
+        crate::Client::start(back_end.0, back_end.1, config, id, clock, chance)
+    }
 }
