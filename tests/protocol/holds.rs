@@ -215,3 +215,33 @@ fn a_lock_whose_leases_have_ended_is_free_though_its_key_is_there() {
     assert_eq!(rig.inspect().holds.len(), 1);
     assert!(rig.ttl(&lock) > 0);
 }
+
+#[test]
+fn renewing_a_read_hold_lengthens_it_in_the_readers_too_and_no_other() {
+    let mut rig = Rig::new();
+    let a = rig.client();
+    let (mine, other) = (a.attempt().ticket, a.attempt().ticket);
+    let (lock, readers) = (rig.keys.lock().to_owned(), rig.keys.readers());
+    let ends = rig.now() + 5_000;
+    for (field, text) in
+        [("kind", "read_write"), ("mode", "read"), ("owner", "-"), ("token", "1"), ("block", "0")]
+    {
+        rig.set(&lock, field, text);
+    }
+    for ticket in [mine, other] {
+        rig.set(&lock, &ticket.to_string(), &format!("{ends} -"));
+        rig.wire.ok(&["ZADD", &readers, &ends.to_string(), &ticket.to_string()]);
+    }
+    for key in [&lock, &readers] {
+        rig.wire.ok(&["PEXPIRE", key, "5000"]);
+    }
+    assert_eq!(rig.renew(&[(mine, LEASE)]), [Renewed::Kept { left_millis: LEASE, waiting: false }]);
+    let score = |rig: &mut Rig, ticket| rig.wire.ok(&["ZSCORE", &readers, &format!("{ticket}")]).text();
+    assert_eq!(score(&mut rig, other), ends.to_string());
+    let mine_ends: u64 = score(&mut rig, mine).parse().unwrap();
+    assert!((LEASE - 1_000..=LEASE).contains(&(mine_ends - rig.now())));
+    assert_eq!(rig.get(&lock, &mine.to_string()), format!("{mine_ends} -"));
+    assert!(rig.ttl(&lock) > LEASE as i64 - 1_000 && rig.ttl(&readers) > LEASE as i64 - 1_000);
+    let left: Vec<u64> = rig.inspect().holds.iter().map(|hold| hold.left_millis).collect();
+    assert!(left.iter().any(|&left| left > 20_000) && left.iter().any(|&left| left <= 5_000), "{left:?}");
+}
