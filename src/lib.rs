@@ -3,19 +3,21 @@
 #[cfg(not(feature = "fred"))]
 compile_error!("lockwright needs a back end: enable the feature `fred`");
 
-#[allow(missing_docs, reason = "its names speak for themselves, and no user sees them")]
-mod backend;
 mod chance;
 mod clock;
-mod config;
 mod error;
 mod lease;
 mod name;
 mod owner;
-mod scripts;
 mod sync;
-mod ticket;
 mod token;
+
+macro_rules! private {
+    ($($module:ident)*) => {
+        $(#[allow(missing_docs, reason = "no user sees it, and its names speak for themselves")] mod $module;)*
+    };
+}
+private!(backend config scripts ticket);
 
 pub use lease::Lease;
 

@@ -1,3 +1,5 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
+mod link;
 mod support;
+mod wire;
