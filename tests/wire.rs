@@ -262,7 +262,7 @@ async fn a_server_without_a_password_takes_any() {
 }
 
 /// A server that answers each command with the next of `answers`, then with the last of them.
-fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
+pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://:sesame@{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -414,6 +414,10 @@ async fn a_failed_snapshot_is_read_only_and_blocks_even_pings() {
     eventually("the failure", || outside.ok(&["INFO", "persistence"]).text().contains("bgsave_status:err"))
         .await;
     assert_eq!(verdict(&wire, WRITE).await, Verdict::Final(Fault::ReadOnly));
+    assert_eq!(verdict(&wire, &["PING"]).await, Verdict::Final(Fault::ReadOnly));
+    let mut messages = wire.subscribe("channel", LONG).await.expect("it is no write");
+    assert_eq!(outside.ok(&["PUBLISH", "channel", "hello"]).int(), 1);
+    assert_eq!(soon("the message", messages.next()).await, Heard::Message(b"hello".to_vec()));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Everything that the library and the crates below it log, at every level.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 use std::sync::Mutex;
 
@@ -8,9 +9,14 @@ use tracing::span;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+thread_local! {
+    static OWN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Collects from here on. `log` is collected from all threads, `tracing` from this one, for as long as the guard
 /// lives.
 pub fn collect() -> tracing::subscriber::DefaultGuard {
+    OWN.with_borrow_mut(Vec::clear);
     let _ = log::set_logger(&Collector);
     log::set_max_level(log::LevelFilter::Trace);
     tracing::subscriber::set_default(Collector)
@@ -19,6 +25,11 @@ pub fn collect() -> tracing::subscriber::DefaultGuard {
 /// All lines so far, those of other tests included.
 pub fn lines() -> Vec<String> {
     LINES.lock().unwrap().clone()
+}
+
+/// What `tracing` has collected on this thread since the guard of this test was made.
+pub fn own() -> Vec<String> {
+    OWN.with_borrow(Clone::clone)
 }
 
 struct Collector;
@@ -54,6 +65,7 @@ impl tracing::Subscriber for Collector {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut line = Line(format!("{} {}:", event.metadata().level(), event.metadata().target()));
         event.record(&mut line);
+        OWN.with_borrow_mut(|own| own.push(line.0.clone()));
         LINES.lock().unwrap().push(line.0);
     }
 

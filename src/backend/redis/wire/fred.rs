@@ -178,7 +178,11 @@ impl Connection {
         let _: FredValue = pipeline.ping(None).await.map_err(failure)?;
         match pipeline.last::<FredValue>().await {
             Ok(_) => Ok(messages),
-            Err(error) => Err(server_said(&error).map_or_else(|| failure(error), Failure::Server)),
+            Err(error) => match server_said(&error) {
+                Some(said) if is_of_ping(&said) => Ok(messages),
+                Some(said) => Err(Failure::Server(said)),
+                None => Err(failure(error)),
+            },
         }
     }
 
@@ -288,6 +292,16 @@ fn server_said(error: &Error) -> Option<ServerError> {
     let code = first.len() > 2 && first.bytes().all(|byte| byte.is_ascii_uppercase());
     let kind = matches!(error.kind(), Auth | Cluster | InvalidArgument | InvalidCommand | Unknown);
     (code && kind).then(|| server_error(error.details()))
+}
+
+/// Whether an error can be that of the PING behind a SUBSCRIBE, and not of the SUBSCRIBE: then that has succeeded.
+fn is_of_ping(error: &ServerError) -> bool {
+    match error.code.as_str() {
+        // These stop PING, and no SUBSCRIBE.
+        "MISCONF" | "MASTERDOWN" | "LOADING" => true,
+        "NOPERM" => error.text.contains("'ping'"),
+        _ => false,
+    }
 }
 
 fn no_wire(error: &Error) -> NoWire {
