@@ -261,7 +261,8 @@ async fn a_server_without_a_password_takes_any() {
     assert_eq!(say(&wire, &["PING"]).await, Ok(Value::Status("PONG".into())));
 }
 
-/// A server that answers each command with the next of `answers`, then with the last of them.
+/// A server that answers a command which contains the first text of a pair with the second, and all else with OK.
+/// `{asked}` in an answer is what was asked, as old servers repeat it.
 pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://:sesame@{}", listener.local_addr().unwrap());
@@ -271,7 +272,9 @@ pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
             while let Ok(read @ 1..) = stream.read(&mut bytes) {
                 let asked = String::from_utf8_lossy(&bytes[..read]).into_owned();
                 let answer = answers.iter().find(|(command, _)| asked.contains(command));
-                let text = answer.map_or("+OK\r\n", |(_, text)| text);
+                let words: Vec<_> =
+                    asked.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+                let text = answer.map_or("+OK\r\n", |(_, text)| text).replace("{asked}", &words.join(" "));
                 if stream.write_all(text.as_bytes()).is_err() {
                     break;
                 }
@@ -280,6 +283,9 @@ pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
     });
     url
 }
+
+/// What a server from before RESP3 says to `HELLO`.
+pub const OLD: &str = "-ERR unknown command `HELLO`, with args beginning with: {asked}\r\n";
 
 #[tokio::test]
 async fn a_server_that_speaks_resp2_only_is_unsupported() {

@@ -380,3 +380,35 @@ mod tls {
         ConnectError::InvalidSetting { reason }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn client() -> (Client, TcpListener) {
+        // It is connected to, and never answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let dialer = Dialer::new(&address, &Tls::default()).unwrap();
+        (Client::new(dialer.config, None, None, None), listener)
+    }
+
+    #[tokio::test]
+    async fn what_fred_does_not_send_is_not_sent() {
+        let ping = || CustomCommand::new_static("PING", ClusterHash::FirstKey, false);
+        let (client, _listener) = client();
+        let fast = client.with_options(&options(Duration::from_secs(5)));
+        let early = fast.custom_raw(ping(), Vec::<FredValue>::new()).await.unwrap_err();
+        assert_eq!(failure(early), Failure::NotSent);
+        let router = client.connect();
+        // The router takes the queue when it is first polled, and drops it when it is aborted.
+        tokio::task::yield_now().await;
+        router.abort();
+        let _ = router.await;
+        let slow = client.with_options(&Options { fail_fast: false, ..options(Duration::from_secs(5)) });
+        let late = slow.custom_raw(ping(), Vec::<FredValue>::new()).await.unwrap_err();
+        assert_eq!(failure(late), Failure::NotSent);
+    }
+}
