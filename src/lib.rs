@@ -7,7 +7,6 @@
 compile_error!("lockwright needs a back end: enable the feature `fred`");
 
 mod acquire;
-#[allow(missing_docs, reason = "its names speak for themselves, and no user sees them")]
 mod backend;
 mod chance;
 mod client;

@@ -2,4 +2,6 @@
 
 mod protocol;
 mod scripts;
+mod link;
 mod support;
+mod wire;

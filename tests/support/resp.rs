@@ -26,6 +26,11 @@ impl Reply {
         }
     }
 
+    /// The same, and an empty text for nil.
+    pub fn text_or_empty(&self) -> String {
+        if *self == Self::Nil { String::new() } else { self.text() }
+    }
+
     /// The number; panics on anything else.
     pub fn int(&self) -> i64 {
         match self {
