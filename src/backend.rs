@@ -14,6 +14,8 @@ use crate::error::Fault;
 use crate::scripts::Call;
 use crate::sync::Arc;
 
+#[cfg(feature = "embedded")]
+pub mod embedded;
 #[cfg(feature = "redis")]
 pub mod redis;
 

@@ -1,7 +1,7 @@
 //! Distributed locks for async Rust on Redis and Valkey.
 
-#[cfg(not(feature = "fred"))]
-compile_error!("lockwright needs a back end: enable the feature `fred`");
+#[cfg(not(any(feature = "fred", feature = "embedded")))]
+compile_error!("lockwright needs a back end: enable the feature `fred` or `embedded`");
 
 mod backend;
 mod chance;
@@ -16,6 +16,8 @@ mod sync;
 mod ticket;
 mod token;
 
+#[cfg(feature = "embedded")]
+pub use backend::embedded::Engine;
 pub use lease::Lease;
 
 /// For the tests and benches of this repository alone; no part of the API.
@@ -27,4 +29,9 @@ pub mod internals {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
     expose!(backend chance clock config error name owner scripts ticket token);
+
+    #[cfg(feature = "embedded")]
+    pub mod embedded {
+        pub use crate::backend::embedded::*;
+    }
 }

@@ -1,0 +1,259 @@
+-- The world that a script sees. Runs once per engine, with the functions of the host as arguments, and returns how
+-- to run a script, the globals of all scripts, and the table behind them.
+--
+-- A real server marks tables as read-only, which plain Lua cannot. So a script never gets a library or the globals
+-- themselves but a facade: an empty table that shows them and refuses every assignment. Each function that writes
+-- to a table without asking its metatable has to know the facades.
+local invoke, sha1, log, fault_handler = ...
+
+local error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type =
+  error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type
+local loadstring, xpcall, collectgarbage, sub, byte, insert =
+  loadstring, xpcall, collectgarbage, string.sub, string.byte, table.insert
+
+local READONLY = 'Attempt to modify a readonly table'
+
+-- facade -> the table behind it
+local behind = {}
+
+local function refuse()
+  error(READONLY, 2)
+end
+
+local function facade(hidden)
+  local shown = setmetatable({}, { __index = hidden, __newindex = refuse, __metatable = false })
+  behind[shown] = hidden
+  return shown
+end
+
+-- As a C function of the server raises: without a place in front of the text.
+local function check(table)
+  if behind[table] then
+    error(READONLY, 0)
+  end
+end
+
+local function failure(text)
+  return { err = 'ERR ' .. text }
+end
+
+----------------------------------------------------------------------------------------------------------------
+-- redis
+
+local redis = {
+  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
+}
+
+function redis.call(...)
+  local reply, problem = invoke(...)
+  if problem then
+    error(problem, 0)
+  end
+  return reply
+end
+
+function redis.pcall(...)
+  local reply, problem = invoke(...)
+  return problem or reply
+end
+
+function redis.error_reply(...)
+  local text = ...
+  if select('#', ...) ~= 1 or type(text) ~= 'string' then
+    return failure('wrong number or type of arguments')
+  end
+  text = text:gsub('[\r\n]+$', '')
+  local code, rest = text:match('^%-?([^ ]*) (.*)$')
+  return code and { err = code .. ' ' .. rest } or failure((text:gsub('^%-', '')))
+end
+
+function redis.status_reply(...)
+  local text = ...
+  if select('#', ...) ~= 1 or type(text) ~= 'string' then
+    return failure('wrong number or type of arguments')
+  end
+  return { ok = text }
+end
+
+function redis.sha1hex(...)
+  if select('#', ...) ~= 1 then
+    error(failure('wrong number of arguments'), 0)
+  end
+  local text = ...
+  local kind = type(text)
+  return sha1((kind == 'string' or kind == 'number') and tostring(text) or '')
+end
+
+function redis.log(...)
+  local level = ...
+  if select('#', ...) < 2 then
+    error(failure('redis.log() requires two arguments or more.'), 0)
+  end
+  level = tonumber(level)
+  if not level then
+    error(failure('First argument must be a number (log level).'), 0)
+  end
+  if level < 0 or level > 3 then
+    error(failure('Invalid debug level.'), 0)
+  end
+  local words = {}
+  for index = 2, select('#', ...) do
+    local word = select(index, ...)
+    local kind = type(word)
+    words[#words + 1] = (kind == 'string' or kind == 'number') and tostring(word) or nil
+  end
+  log(level, table.concat(words, ' '))
+end
+
+----------------------------------------------------------------------------------------------------------------
+-- globals
+
+local globals = {
+  _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, rawequal = rawequal, select = select,
+  tonumber = tonumber, tostring = tostring, type = type, unpack = unpack, xpcall = xpcall,
+}
+setmetatable(globals, {
+  __index = function(_, name)
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+  end,
+})
+local environment = facade(globals)
+
+local function results(ok, ...)
+  if ok then
+    return true, ...
+  end
+  local problem = ...
+  -- The server's own pcall hands on the text alone.
+  local text = type(problem) == 'table' and problem.err
+  if type(text) == 'string' or type(text) == 'number' then
+    return false, text
+  end
+  return false, ...
+end
+
+function globals.pcall(...)
+  if select('#', ...) == 0 then
+    return false, 'attempt to call a boolean value'
+  end
+  return results(pcall(...))
+end
+
+function globals.getmetatable(...)
+  local value = ...
+  if behind[value] then
+    -- The globals have one that nobody may change; the libraries have none.
+    return value == environment and environment or nil
+  end
+  return getmetatable(...)
+end
+
+function globals.setmetatable(...)
+  check((...))
+  return setmetatable(...)
+end
+
+function globals.rawset(...)
+  check((...))
+  return rawset(...)
+end
+
+function globals.rawget(...)
+  local table, name = ...
+  if behind[table] then
+    return rawget(behind[table], name)
+  end
+  return rawget(...)
+end
+
+function globals.next(...)
+  local table, name = ...
+  if behind[table] then
+    return next(behind[table], name)
+  end
+  return next(...)
+end
+
+function globals.pairs(...)
+  local shown = ...
+  if behind[shown] then
+    local copy = {}
+    for name, value in pairs(behind[shown]) do
+      copy[name] = value
+    end
+    return next, copy, nil
+  end
+  return pairs(...)
+end
+
+-- Stopping the collector, or tuning it, would outlive the script.
+function globals.collectgarbage(option)
+  return option == 'count' and collectgarbage('count') or 0
+end
+
+function globals.gcinfo()
+  return collectgarbage('count')
+end
+
+-- Compiled text sees what its script sees; compiled bytes could break the interpreter.
+function globals.loadstring(text, ...)
+  if type(text) == 'string' and byte(text) == 27 then
+    return nil, 'bytecode is not allowed'
+  end
+  local chunk, problem = loadstring(text, ...)
+  if not chunk then
+    return nil, problem
+  end
+  return setfenv(chunk, environment)
+end
+
+function globals.load(reader, name)
+  local parts = {}
+  repeat
+    local part = reader()
+    parts[#parts + 1] = part
+  until part == nil or part == ''
+  return globals.loadstring(table.concat(parts), name or '=(load)')
+end
+
+----------------------------------------------------------------------------------------------------------------
+-- libraries
+
+local function copy(library)
+  local functions = {}
+  for name, value in pairs(library) do
+    functions[name] = value
+  end
+  return functions
+end
+
+local tables, maths = copy(table), copy(math)
+
+function tables.insert(...)
+  check((...))
+  return insert(...)
+end
+
+-- Chance is not the script's: a history must replay from its seed.
+maths.random, maths.randomseed = nil, nil
+
+globals._G = environment
+globals.redis = facade(redis)
+globals.table = facade(tables)
+globals.math = facade(maths)
+globals.coroutine = facade(copy(coroutine))
+
+local strings = copy(string)
+globals.string = facade(strings)
+-- Methods of strings: the metatable itself stays hidden behind a facade too.
+local of_strings = getmetatable('')
+of_strings.__index = strings
+of_strings.__metatable = facade({ __index = globals.string })
+
+local function run(script, keys, args)
+  rawset(globals, 'KEYS', keys)
+  rawset(globals, 'ARGV', args)
+  return xpcall(script, fault_handler)
+end
+
+return run, environment
