@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mlua::{Lua, LuaString, Table, Value as LuaValue};
+use mlua::{Either, Lua, LuaString, Table, Value as LuaValue};
 
 use super::commands::Reply;
 use super::number;
@@ -84,12 +84,19 @@ fn one_line(text: &[u8]) -> String {
     if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ") } else { Cow::into_owned(text) }
 }
 
+/// A value on its way into Lua. Text goes as a Rust string where it is one: mlua passes that on without keeping a
+/// reference of its own, which is most of the cost of a call.
+pub(super) type Passed = Either<String, LuaValue>;
+
 /// A command's reply, for a script: nil is `false`, a status a table.
-pub(super) fn to_lua(lua: &Lua, replies: &Replies, value: Value) -> mlua::Result<LuaValue> {
-    Ok(match value {
+pub(super) fn to_lua(lua: &Lua, replies: &Replies, value: Value) -> mlua::Result<Passed> {
+    Ok(Either::Right(match value {
         Value::Nil => LuaValue::Boolean(false),
         Value::Int(number) => LuaValue::Number(number as f64),
-        Value::Bulk(bytes) => LuaValue::String(lua.create_string(bytes)?),
+        Value::Bulk(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => return Ok(Either::Left(text)),
+            Err(error) => LuaValue::String(lua.create_string(error.as_bytes())?),
+        },
         Value::Status(text) => {
             let status = lua.create_table_with_capacity(0, 1)?;
             status.raw_set(&replies.ok, text)?;
@@ -99,5 +106,5 @@ pub(super) fn to_lua(lua: &Lua, replies: &Replies, value: Value) -> mlua::Result
             let items = items.into_iter().map(|item| to_lua(lua, replies, item));
             LuaValue::Table(lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?)
         }
-    })
+    }))
 }

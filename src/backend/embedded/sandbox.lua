@@ -4,7 +4,7 @@
 -- A real server marks tables as read-only, which plain Lua cannot. So a script never gets a library or the globals
 -- themselves but a facade: an empty table that shows them and refuses every assignment. Each function that writes
 -- to a table without asking its metatable has to know the facades.
-local invoke, sha1, log, fault_handler = ...
+local call, protected_call, caught, sha1, log, fault_handler = ...
 
 local error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type =
   error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type
@@ -41,21 +41,9 @@ end
 -- redis
 
 local redis = {
+  call = call, pcall = protected_call,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
 }
-
-function redis.call(...)
-  local reply, problem = invoke(...)
-  if problem then
-    error(problem, 0)
-  end
-  return reply
-end
-
-function redis.pcall(...)
-  local reply, problem = invoke(...)
-  return problem or reply
-end
 
 function redis.error_reply(...)
   local text = ...
@@ -110,7 +98,7 @@ end
 
 local globals = {
   _VERSION = _VERSION, assert = assert, error = error, ipairs = ipairs, rawequal = rawequal, select = select,
-  tonumber = tonumber, tostring = tostring, type = type, unpack = unpack, xpcall = xpcall,
+  tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
 }
 setmetatable(globals, {
   __index = function(_, name)
@@ -123,13 +111,13 @@ local function results(ok, ...)
   if ok then
     return true, ...
   end
-  local problem = ...
+  local problem = caught((...))
   -- The server's own pcall hands on the text alone.
   local text = type(problem) == 'table' and problem.err
   if type(text) == 'string' or type(text) == 'number' then
     return false, text
   end
-  return false, ...
+  return false, problem
 end
 
 function globals.pcall(...)
@@ -137,6 +125,16 @@ function globals.pcall(...)
     return false, 'attempt to call a boolean value'
   end
   return results(pcall(...))
+end
+
+function globals.xpcall(...)
+  if select('#', ...) < 2 then
+    error("bad argument #2 to 'xpcall' (value expected)", 2)
+  end
+  local body, handler = ...
+  return xpcall(body, function(problem)
+    return handler(caught(problem))
+  end)
 end
 
 function globals.getmetatable(...)
@@ -237,11 +235,25 @@ end
 -- Chance is not the script's: a history must replay from its seed.
 maths.random, maths.randomseed = nil, nil
 
+local coroutines, resume = copy(coroutine), coroutine.resume
+
+-- Each of them fails with what the host raised; a script sees what a server raises.
+local function resumed(ok, ...)
+  if ok then
+    return true, ...
+  end
+  return false, caught((...))
+end
+
+function coroutines.resume(...)
+  return resumed(resume(...))
+end
+
 globals._G = environment
 globals.redis = facade(redis)
 globals.table = facade(tables)
 globals.math = facade(maths)
-globals.coroutine = facade(copy(coroutine))
+globals.coroutine = facade(coroutines)
 
 local strings = copy(string)
 globals.string = facade(strings)

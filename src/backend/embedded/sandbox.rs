@@ -1,13 +1,18 @@
 //! The Lua side: an interpreter whose scripts see what a server lets them see, and cannot leave anything behind.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value as LuaValue};
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value as LuaValue, VmState,
+};
 
-use super::commands::{self, Server};
+use super::commands::{self, Reply, Server};
 use super::convert::{self, Replies};
+use super::keyspace::Problem;
 use super::words::Words;
 use super::{number, sha1};
+use crate::backend::Value;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What single commands and scripts share.
@@ -24,8 +29,11 @@ pub(super) struct Sandbox {
     replies: Replies,
 }
 
-/// The most memory that an interpreter takes: a script that wants more fails, instead of the process.
+/// The most memory that a foreign script gets: one that wants more fails, instead of the process.
 const MEMORY_LIMIT: usize = 256 << 20;
+/// How often a foreign script is looked at, in instructions, and how often before it is stopped.
+const LOOK_EVERY: u32 = 1_000_000;
+const LOOKS: u32 = 1_000;
 
 impl Sandbox {
     pub fn new(shared: &Arc<Mutex<Shared>>) -> mlua::Result<Self> {
@@ -33,7 +41,9 @@ impl Sandbox {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let replies = Replies::new(&lua)?;
         let host = (
-            invoke(&lua, shared, &replies)?,
+            call(&lua, shared, &replies)?,
+            pcall(&lua, shared, &replies)?,
+            caught(&lua, &replies)?,
             lua.create_function(|_, text: LuaString| Ok(sha1::hex(&text.as_bytes())))?,
             lua.create_function(|_, (level, text): (f64, LuaString)| {
                 tracing::debug!(target: "lockwright::script", level, "{}", text.to_string_lossy());
@@ -42,7 +52,6 @@ impl Sandbox {
             lua.create_function(place_of_fault)?,
         );
         let (run, environment) = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").call(host)?;
-        lua.set_memory_limit(MEMORY_LIMIT)?;
         Ok(Self { lua, run, environment, replies })
     }
 
@@ -58,20 +67,23 @@ impl Sandbox {
         })
     }
 
-    /// Runs a compiled script whose SHA-1 is `sha`.
-    pub fn run<W: AsRef<[u8]>>(
-        &self,
-        script: &Function,
-        sha: &str,
-        keys: &[W],
-        args: &[W],
-    ) -> commands::Reply {
-        let strings = |words: &[W]| {
-            let words = words.iter().map(|word| self.lua.create_string(word.as_ref()));
-            words.collect::<mlua::Result<Vec<_>>>().and_then(|words| self.lua.create_sequence_from(words))
+    /// Runs a script that is not this library's own, within limits. They cost too much for every call.
+    pub fn run_foreign(&self, script: &Function, sha: &str, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
+        let limited = self.lua.set_memory_limit(MEMORY_LIMIT).and_then(|_| watch(&self.lua));
+        let reply = match limited {
+            Ok(()) => self.run(script, sha, keys, args),
+            Err(error) => Err(format!("ERR {error}").into()),
         };
-        let outcome = strings(keys)
-            .and_then(|keys| Ok((keys, strings(args)?)))
+        self.lua.remove_global_hook();
+        // Zero is no limit. It fails for no state of our own making.
+        let _ = self.lua.set_memory_limit(0);
+        reply
+    }
+
+    /// Runs a compiled script whose SHA-1 is `sha`.
+    pub fn run<W: Word>(&self, script: &Function, sha: &str, keys: &[W], args: &[W]) -> Reply {
+        let outcome = W::list(&self.lua, keys)
+            .and_then(|keys| Ok((keys, W::list(&self.lua, args)?)))
             .and_then(|(keys, args)| self.run.call::<(bool, LuaValue)>((script, keys, args)));
         match outcome {
             Ok((true, value)) => self.replies.read(&value),
@@ -81,22 +93,92 @@ impl Sandbox {
     }
 }
 
-/// `redis.call` without its error handling: returns the reply, or `nil` and an error table.
-fn invoke(lua: &Lua, shared: &Arc<Mutex<Shared>>, replies: &Replies) -> mlua::Result<Function> {
+/// Stops a script that does not end by itself, also one that catches errors: from then on every instruction fails.
+fn watch(lua: &Lua) -> mlua::Result<()> {
+    let stopped = || Err(mlua::Error::runtime("the script was stopped: it ran for too long"));
+    let looks = AtomicU32::new(0);
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(LOOK_EVERY), move |lua, _| {
+        if looks.fetch_add(1, Ordering::Relaxed) < LOOKS {
+            return Ok(VmState::Continue);
+        }
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(1), move |_, _| stopped())?;
+        stopped()
+    })
+}
+
+/// What `KEYS` and `ARGV` are made of.
+pub(super) trait Word: Sized {
+    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table>;
+}
+
+impl Word for String {
+    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table> {
+        lua.create_sequence_from(words.iter().map(String::as_str))
+    }
+}
+
+impl Word for &[u8] {
+    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table> {
+        let words = words.iter().map(|word| lua.create_string(word));
+        lua.create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)
+    }
+}
+
+/// An error of a command, on its way through Lua: raised by `redis.call` itself, so that the stack is as on a
+/// server.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+struct Raised {
+    text: Problem,
+    /// Whether a command ran and said so.
+    of_command: bool,
+}
+
+impl Raised {
+    fn to_table(&self, lua: &Lua, replies: &Replies) -> mlua::Result<Table> {
+        if self.of_command {
+            replies.command_problem(lua, &self.text)
+        } else {
+            replies.problem(lua, &self.text)
+        }
+    }
+}
+
+fn invoke(shared: &Mutex<Shared>, args: &MultiValue) -> Result<Value, Raised> {
+    let mut shared = lock(shared);
+    let Shared { server, words } = &mut *shared;
+    gather(words, args).map_err(|text| Raised { text: text.into(), of_command: false })?;
+    commands::run_from_script(server, words).map_err(|text| Raised { text, of_command: true })
+}
+
+/// `redis.call`.
+fn call(lua: &Lua, shared: &Arc<Mutex<Shared>>, replies: &Replies) -> mlua::Result<Function> {
     let (shared, replies) = (shared.clone(), replies.clone());
     lua.create_function(move |lua, args: MultiValue| {
-        let mut guard = lock(&shared);
-        let Shared { server, words } = &mut *guard;
-        if let Err(problem) = gather(words, &args) {
-            return Ok((LuaValue::Nil, Some(replies.problem(lua, problem)?)));
-        }
-        let reply = commands::run_from_script(server, words);
-        drop(guard);
-        match reply {
-            Ok(value) => Ok((convert::to_lua(lua, &replies, value)?, None)),
-            Err(problem) => Ok((LuaValue::Nil, Some(replies.command_problem(lua, &problem)?))),
-        }
+        convert::to_lua(lua, &replies, invoke(&shared, &args).map_err(mlua::Error::external)?)
     })
+}
+
+/// `redis.pcall`.
+fn pcall(lua: &Lua, shared: &Arc<Mutex<Shared>>, replies: &Replies) -> mlua::Result<Function> {
+    let (shared, replies) = (shared.clone(), replies.clone());
+    lua.create_function(move |lua, args: MultiValue| match invoke(&shared, &args) {
+        Ok(value) => convert::to_lua(lua, &replies, value),
+        Err(raised) => Ok(convert::Passed::Right(LuaValue::Table(raised.to_table(lua, &replies)?))),
+    })
+}
+
+/// Makes of an error that Lua caught what a server's script would have caught: a table for what `redis.call` raised.
+fn caught(lua: &Lua, replies: &Replies) -> mlua::Result<Function> {
+    let replies = replies.clone();
+    lua.create_function(move |lua, fault: LuaValue| match raised(&fault) {
+        Some(raised) => raised.to_table(lua, &replies).map(LuaValue::Table),
+        None => Ok(fault),
+    })
+}
+
+fn raised(fault: &LuaValue) -> Option<&Raised> {
+    fault.as_error()?.chain().find_map(|error| error.downcast_ref())
 }
 
 fn gather(words: &mut Words, args: &MultiValue) -> Result<(), &'static str> {
@@ -117,7 +199,6 @@ fn gather(words: &mut Words, args: &MultiValue) -> Result<(), &'static str> {
 
 /// The handler of errors that no script caught: notes where they happened, as the server's handler does.
 fn place_of_fault(lua: &Lua, fault: LuaValue) -> mlua::Result<Table> {
-    // Level 0 is this function. A function written in C, or here in its stead, does not count as the place.
     let frame = |level| {
         lua.inspect_stack(level, |debug| {
             let source = debug.source();
@@ -125,6 +206,7 @@ fn place_of_fault(lua: &Lua, fault: LuaValue) -> mlua::Result<Table> {
             (source.what == "C", name, debug.current_line().map_or(-1, |line| line as i64))
         })
     };
+    // Level 0 is this function. One function written in C, or here in its stead, does not count as the place.
     let mut level = 1;
     if frame(level).is_some_and(|(is_c, ..)| is_c) {
         level += 1;
@@ -150,7 +232,9 @@ fn fault_text(fault: &LuaValue, sha: &str) -> String {
             // Redis 7.0 crashes on this, Valkey says:
             _ => "ERR unknown error".to_owned(),
         },
-        other => format!("ERR {}", in_words(other)),
+        other => {
+            raised(other).map_or_else(|| format!("ERR {}", in_words(other)), |raised| raised.text.to_string())
+        }
     };
     let source = place.and_then(|place| place.raw_get::<String>("source").ok());
     let line = place.and_then(|place| place.raw_get::<i64>("line").ok());

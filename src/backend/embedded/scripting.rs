@@ -71,7 +71,7 @@ impl Scripting {
     pub fn eval(&mut self, text: &[u8], keys: &[&[u8]], args: &[&[u8]]) -> Reply {
         let sha = self.load(text)?;
         self.begin();
-        self.sandbox.run(&self.by_sha[&sha], &sha, keys, args)
+        self.sandbox.run_foreign(&self.by_sha[&sha], &sha, keys, args)
     }
 
     pub fn command(&mut self, words: &[&[u8]]) -> Reply {
@@ -126,7 +126,7 @@ impl Scripting {
         let sha = String::from_utf8_lossy(script).to_ascii_lowercase();
         let compiled = self.by_sha.get(&sha).ok_or(NO_SCRIPT)?;
         self.begin();
-        self.sandbox.run(compiled, &sha, keys, args)
+        self.sandbox.run_foreign(compiled, &sha, keys, args)
     }
 
     fn script_command(&mut self, words: &[&[u8]]) -> Reply {
