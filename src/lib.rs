@@ -1,5 +1,8 @@
 //! Distributed locks for async Rust on Redis and Valkey.
 
+// The module `internals` makes every private item public; builds without it hold the rule.
+#![cfg_attr(lockwright_internals, allow(missing_docs))]
+
 #[cfg(not(any(feature = "fred", feature = "embedded")))]
 compile_error!("lockwright needs a back end: enable the feature `fred` or `embedded`");
 

@@ -1,5 +1,34 @@
 //! The scripts: the only list of them, and a typed call and a typed reply for each.
 
+use std::fmt;
+
+use crate::name::LockKeys;
+use crate::owner::OwnerId;
+use crate::ticket::Ticket;
+
+mod acquire;
+mod force_release;
+mod inspect;
+mod leave;
+mod message;
+mod renew;
+mod reply;
+
+pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+pub use force_release::{ForceRelease, ForceReleaseReply};
+pub use inspect::{HoldInfo, Inspect, InspectReply, LockInfo, WaitInfo};
+pub use leave::{Leave, LeaveReply, Next};
+pub use message::Message;
+pub use renew::{Renew, RenewHold, RenewReply, Renewed};
+pub use reply::{Malformed, Timed};
+
+/// How the scripts store their locks. Two versions of a script that share a layout may run side by side.
+pub const LAYOUT: u32 = 1;
+
+/// Every script that a client may call, in the order of their names.
+pub static ALL: &[&Script] =
+    &[&force_release::SCRIPT, &inspect::SCRIPT, &renew::SCRIPT, &acquire::REENTRANT, &leave::REENTRANT];
+
 /// One script, as it is shipped.
 #[derive(Debug)]
 pub struct Script {
@@ -12,10 +41,210 @@ pub struct Script {
     pub parts: &'static [(&'static str, &'static str)],
 }
 
+impl Script {
+    /// Where a line of the composed text, which a server's error names, stands in our files: path below `lua/`, and
+    /// line. Lines count from 1.
+    pub fn locate(&self, line: u32) -> Option<(&'static str, u32)> {
+        let mut left = line.checked_sub(1)?;
+        for (path, content) in self.parts {
+            let lines = u32::try_from(content.lines().count()).ok()?;
+            if left < lines {
+                return Some((path, left + 1));
+            }
+            left -= lines;
+        }
+        None
+    }
+}
+
+/// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
+/// errors name lines of this one.
+macro_rules! compose {
+    ($name:literal, $version:literal, [$($part:literal)*]) => {
+        $crate::scripts::Script {
+            name: $name,
+            version: $version,
+            text: concat!($(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $part))),*),
+            parts: &[$(($part, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/", $part)))),*],
+        }
+    };
+}
+use compose;
+
 /// A script call, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub script: &'static Script,
     pub keys: Vec<String>,
     pub args: Vec<String>,
+}
+
+/// A kind of lock. Locks of different kinds cannot share a name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// The reentrant lock.
+    Reentrant,
+    /// The fair lock.
+    Fair,
+    /// The read/write lock.
+    ReadWrite,
+}
+
+impl Kind {
+    /// Reads what [`Kind`] displays as; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Reentrant, Self::Fair, Self::ReadWrite].into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// The name that the server stores.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reentrant => "reentrant",
+            Self::Fair => "fair",
+            Self::ReadWrite => "read_write",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a hold or a waiting ticket is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// A reentrant or a fair lock: nobody else.
+    Exclusive,
+    /// Reading: no writer.
+    Read,
+    /// Writing: nobody else.
+    Write,
+}
+
+impl Mode {
+    /// Reads what [`Mode`] displays as; `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Exclusive, Self::Read, Self::Write].into_iter().find(|mode| mode.as_str() == text)
+    }
+
+    /// The name that the server stores.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What becomes of a ticket that is not granted at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Nothing is left behind.
+    No,
+    /// It joins the queue, or stays in it.
+    Join,
+    /// The same, and the holder is told that somebody waits, wherever in the queue the ticket stands.
+    Poll,
+}
+
+/// What a script that may hand the lock over is told beside the request itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The first, short lease of a hold that is handed over.
+    pub claim_millis: u64,
+    /// How long the server keeps the places of a client that is silent.
+    pub deadline_millis: u64,
+    /// Whether messages go out on sharded channels.
+    pub sharded: bool,
+    /// Whether the number that `PUBLISH` returns can be trusted.
+    pub counted: bool,
+}
+
+impl Terms {
+    fn args(&self) -> [String; 4] {
+        [
+            self.claim_millis.to_string(),
+            self.deadline_millis.to_string(),
+            flag(self.sharded),
+            flag(self.counted),
+        ]
+    }
+}
+
+/// What belongs to one ticket and is the same in all its requests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    pub ticket: Ticket,
+    /// Who may re-enter; `None` is nobody, not even the same client.
+    pub owner: Option<OwnerId>,
+    pub lease_millis: u64,
+    /// How many fencing tokens its grant carries.
+    pub block: u64,
+    /// What people see beside the hold.
+    pub label: Option<String>,
+}
+
+impl Attempt {
+    fn args(&self) -> [String; 5] {
+        [
+            self.ticket.to_string(),
+            // A stored owner is never empty, so that the text after it can be told to be the label.
+            self.owner.map_or_else(|| "-".to_owned(), |owner| owner.to_string()),
+            self.lease_millis.to_string(),
+            self.block.to_string(),
+            self.label.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+/// The four keys that the exclusive protocol uses.
+fn exclusive_keys(keys: &LockKeys) -> Vec<String> {
+    vec![keys.lock().to_owned(), keys.queue(), keys.waiting(), keys.token()]
+}
+
+fn flag(is_set: bool) -> String {
+    if is_set { "1" } else { "0" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_script_is_found_in_its_file() {
+        for script in ALL {
+            let mut at = 0;
+            for line in script.text.lines() {
+                at += 1;
+                let (path, own) = script.locate(at).unwrap();
+                let content = script.parts.iter().find(|part| part.0 == path).unwrap().1;
+                assert_eq!(content.lines().nth(own as usize - 1), Some(line), "{} line {at}", script.name);
+            }
+            assert_eq!((script.locate(0), script.locate(at + 1)), (None, None));
+        }
+    }
+
+    #[test]
+    fn kinds_and_modes_read_back() {
+        for kind in [Kind::Reentrant, Kind::Fair, Kind::ReadWrite] {
+            assert_eq!(Kind::parse(&kind.to_string()), Some(kind));
+        }
+        for mode in [Mode::Exclusive, Mode::Read, Mode::Write] {
+            assert_eq!(Mode::parse(&mode.to_string()), Some(mode));
+        }
+        assert_eq!((Kind::parse("Fair"), Mode::parse("")), (None, None));
+    }
 }

@@ -13,12 +13,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Fault;
 use crate::name::Namespace;
-use crate::scripts::{Call, Script};
+use crate::scripts::{Call, LAYOUT, Script};
 use crate::sync::{Arc, Mutex, lock};
 use crate::ticket::ClientId;
 
-/// The layout of keys that this version reads and writes.
-const LAYOUT: &[u8] = b"1";
 /// There is only ever one connection.
 const EPOCH: Epoch = 1;
 
@@ -56,11 +54,11 @@ pub fn connect(
 }
 
 fn check_layout(engine: &Engine, namespace: &Namespace) -> Result<(), Fault> {
-    let key = namespace.layout_key();
+    let (key, layout) = (namespace.layout_key(), LAYOUT.to_string().into_bytes());
     let rejected = |error: crate::backend::ServerError| Fault::Rejected { detail: error.text };
-    engine.command(&[b"SET", key.as_bytes(), LAYOUT, b"NX"]).map_err(rejected)?;
+    engine.command(&[b"SET", key.as_bytes(), &layout, b"NX"]).map_err(rejected)?;
     match engine.command(&[b"GET", key.as_bytes()]).map_err(rejected)? {
-        Value::Bulk(layout) if layout == LAYOUT => Ok(()),
+        Value::Bulk(found) if found == layout => Ok(()),
         other => {
             Err(Fault::Unsupported { detail: format!("{key} is {other:?}: the locks have another layout") })
         }

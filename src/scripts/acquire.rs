@@ -1,0 +1,166 @@
+//! `acquire`: asks for a lock, keeps a place in its queue, or re-enters it.
+
+use super::reply::{Items, Malformed, Timed};
+use super::{Attempt, Call, Kind, Script, Terms, Wait, compose, exclusive_keys, flag};
+use crate::backend::Value;
+use crate::name::LockKeys;
+use crate::ticket::Ticket;
+
+/// The request. Repeating it with the same ticket is harmless.
+#[derive(Clone, Debug)]
+pub struct Acquire<'a> {
+    pub keys: &'a LockKeys,
+    pub kind: Kind,
+    pub attempt: &'a Attempt,
+    pub wait: Wait,
+    /// Server time after which the request must not run any more.
+    pub not_after_millis: u64,
+    /// Whether the client's subscription is down.
+    pub deaf: bool,
+    pub terms: Terms,
+}
+
+impl Acquire<'_> {
+    pub fn call(&self) -> Call {
+        let mut args = Vec::with_capacity(12);
+        args.extend(self.terms.args());
+        args.extend(self.attempt.args());
+        let wait = match self.wait {
+            Wait::No => "0",
+            Wait::Join => "1",
+            Wait::Poll => "2",
+        };
+        args.extend([self.not_after_millis.to_string(), wait.to_owned(), flag(self.deaf)]);
+        Call { script: script(self.kind), keys: exclusive_keys(self.keys), args }
+    }
+}
+
+/// A hold that the reply itself gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// The first fencing token of the grant's block.
+    pub token: u64,
+    /// What is left of the lease.
+    pub left_millis: u64,
+    /// Whether somebody waits.
+    pub waiting: bool,
+}
+
+impl Granted {
+    pub(super) fn read(items: &mut Items<'_>) -> Result<Self, Malformed> {
+        Ok(Self { token: items.number()?, left_millis: items.number()?, waiting: items.flag()? })
+    }
+}
+
+/// A place in the queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Queued {
+    /// At most this many tickets from the head, its own included.
+    pub place: u64,
+    /// What is left of the holder's lease; 0 where nobody holds the lock.
+    pub left_millis: u64,
+    /// Whether the ticket was not in the queue before.
+    pub new: bool,
+    /// Whether to ask again at once: the call stopped at its limit, and the next one gets further.
+    pub more: bool,
+    /// Every hold of this client on this lock.
+    pub holds: Vec<Ticket>,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AcquireReply {
+    Granted(Granted),
+    Queued(Queued),
+    /// Held, and the request was not to wait.
+    Busy {
+        left_millis: u64,
+    },
+    /// The request came too late and changed nothing.
+    Stale,
+    /// A lock of another kind has this name.
+    KindMismatch {
+        found: String,
+    },
+    /// A key of this lock is in use by something else.
+    ForeignKey {
+        key: String,
+    },
+}
+
+impl AcquireReply {
+    /// The first words of the replies that [`AcquireReply::decode`] knows.
+    pub const WORDS: &'static [&'static str] =
+        &["granted", "queued", "busy", "stale", "kind_mismatch", "foreign_key"];
+
+    /// Reads the script's reply.
+    pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
+        let (word, server_millis, mut items) = Items::open(value)?;
+        let reply = match word {
+            "granted" => Self::Granted(Granted::read(&mut items)?),
+            "queued" => {
+                let (place, left_millis) = (items.number()?, items.number()?);
+                let (new, more) = (items.flag()?, items.flag()?);
+                let mut holds = Vec::new();
+                while !items.is_empty() {
+                    holds.push(items.ticket()?);
+                }
+                Self::Queued(Queued { place, left_millis, new, more, holds })
+            }
+            "busy" => Self::Busy { left_millis: items.number()? },
+            "stale" => Self::Stale,
+            "kind_mismatch" => Self::KindMismatch { found: items.lossy()? },
+            "foreign_key" => Self::ForeignKey { key: items.lossy()? },
+            _ => return Err(Malformed),
+        };
+        items.close(Timed { server_millis, reply })
+    }
+}
+
+fn script(kind: Kind) -> &'static Script {
+    match kind {
+        Kind::Reentrant => &REENTRANT,
+        // Their scripts come with these locks; no handle of them exists before.
+        Kind::Fair | Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+    }
+}
+
+pub(super) static REENTRANT: Script = compose!("reentrant/acquire", 1, [
+    "lib/int.lua"
+    "lib/bounded.lua"
+    "lib/peek.lua"
+    "lib/client_of.lua"
+    "lib/open_call.lua"
+    "lib/read_lock.lua"
+    "lib/new_waiting.lua"
+    "lib/read_entry.lua"
+    "lib/read_client.lua"
+    "lib/read_waiting.lua"
+    "lib/touch_client.lua"
+    "lib/greet_client.lua"
+    "lib/drop_ticket.lua"
+    "lib/forget_queue.lua"
+    "lib/queue_life.lua"
+    "lib/write_waiting.lua"
+    "lib/save_waiting.lua"
+    "lib/look_up.lua"
+    "lib/tail_of.lua"
+    "lib/write_lock.lua"
+    "lib/tell.lua"
+    "lib/read_counter.lua"
+    "lib/mint.lua"
+    "lib/offer.lua"
+    "lib/judge.lua"
+    "lib/trim_queue.lua"
+    "lib/walk_queue.lua"
+    "lib/advance.lua"
+    "lib/add_ticket.lua"
+    "lib/join_queue.lua"
+    "lib/rewrite_queue.lua"
+    "lib/find_place.lua"
+    "lib/wait_behind.lua"
+    "lib/enter_again.lua"
+    "lib/take_turn.lua"
+    "lib/acquire.lua"
+    "reentrant/acquire.v1.lua"
+]);

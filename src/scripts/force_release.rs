@@ -1,0 +1,86 @@
+//! `force_release`: takes a lock from its holders, and tells them.
+
+use super::reply::{Items, Malformed, Timed};
+use super::{Call, Script, Terms, compose, exclusive_keys};
+use crate::backend::Value;
+use crate::name::LockKeys;
+
+/// The request.
+#[derive(Clone, Debug)]
+pub struct ForceRelease<'a> {
+    pub keys: &'a LockKeys,
+    /// Any token of the grant that is to end: nothing happens where a later one holds the lock.
+    pub token: u64,
+    pub terms: Terms,
+}
+
+impl ForceRelease<'_> {
+    pub fn call(&self) -> Call {
+        let mut keys = exclusive_keys(self.keys);
+        keys.push(self.keys.readers());
+        let mut args = Vec::with_capacity(5);
+        args.extend(self.terms.args());
+        args.push(self.token.to_string());
+        Call { script: &SCRIPT, keys, args }
+    }
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ForceReleaseReply {
+    Released,
+    /// The lock is free, or its grant is another one.
+    NotHeld,
+    /// The lock's own key is in use by something else.
+    ForeignKey {
+        key: String,
+    },
+}
+
+impl ForceReleaseReply {
+    /// The first words of the replies that [`ForceReleaseReply::decode`] knows.
+    pub const WORDS: &'static [&'static str] = &["released", "not_held", "foreign_key"];
+
+    /// Reads the script's reply.
+    pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
+        let (word, server_millis, mut items) = Items::open(value)?;
+        let reply = match word {
+            "released" => Self::Released,
+            "not_held" => Self::NotHeld,
+            "foreign_key" => Self::ForeignKey { key: items.lossy()? },
+            _ => return Err(Malformed),
+        };
+        items.close(Timed { server_millis, reply })
+    }
+}
+
+pub(super) static SCRIPT: Script = compose!("common/force_release", 1, [
+    "lib/int.lua"
+    "lib/bounded.lua"
+    "lib/peek.lua"
+    "lib/client_of.lua"
+    "lib/open_call.lua"
+    "lib/read_lock.lua"
+    "lib/new_waiting.lua"
+    "lib/read_entry.lua"
+    "lib/read_client.lua"
+    "lib/read_waiting.lua"
+    "lib/touch_client.lua"
+    "lib/drop_ticket.lua"
+    "lib/forget_queue.lua"
+    "lib/queue_life.lua"
+    "lib/write_waiting.lua"
+    "lib/save_waiting.lua"
+    "lib/look_up.lua"
+    "lib/tail_of.lua"
+    "lib/write_lock.lua"
+    "lib/tell.lua"
+    "lib/read_counter.lua"
+    "lib/mint.lua"
+    "lib/offer.lua"
+    "lib/judge.lua"
+    "lib/trim_queue.lua"
+    "lib/walk_queue.lua"
+    "lib/advance.lua"
+    "common/force_release.v1.lua"
+]);

@@ -1,0 +1,143 @@
+//! `leave`: gives up a ticket, be it a hold or a place in the queue, and may queue a new one in the same step.
+
+use super::acquire::Granted;
+use super::reply::{Items, Malformed, Timed};
+use super::{Attempt, Call, Kind, Script, Terms, compose, exclusive_keys, flag};
+use crate::backend::Value;
+use crate::name::LockKeys;
+use crate::owner::OwnerId;
+use crate::ticket::Ticket;
+
+/// The request. Only the ticket binds, and a ticket is never used twice: a late or repeated leaving touches no later
+/// hold.
+#[derive(Clone, Debug)]
+pub struct Leave<'a> {
+    pub keys: &'a LockKeys,
+    pub kind: Kind,
+    pub ticket: Ticket,
+    /// The owner of a read, by which the server finds its other reads. The exclusive locks do not send it.
+    pub owner: Option<OwnerId>,
+    /// A new ticket to queue when this call frees the lock, unless server time is past the number beside it.
+    pub next: Option<(&'a Attempt, u64)>,
+    /// Whether the client's subscription is down.
+    pub deaf: bool,
+    pub terms: Terms,
+}
+
+impl Leave<'_> {
+    pub fn call(&self) -> Call {
+        let mut args = Vec::with_capacity(12);
+        args.extend(self.terms.args());
+        args.extend([self.ticket.to_string(), flag(self.deaf)]);
+        if let Some((attempt, not_after_millis)) = self.next {
+            args.extend(attempt.args());
+            args.push(not_after_millis.to_string());
+        }
+        Call { script: script(self.kind), keys: exclusive_keys(self.keys), args }
+    }
+}
+
+/// What became of the new ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// There was none, or it came too late, or it could not be queued: its client asks by `acquire`.
+    None,
+    Queued {
+        place: u64,
+        left_millis: u64,
+    },
+    Granted(Granted),
+}
+
+/// The answer. After all but [`LeaveReply::ForeignKey`] the ticket is neither hold nor place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaveReply {
+    /// The ticket was no hold. The new one was not looked at.
+    Gone {
+        /// Whether somebody should ask at once: the call stopped at its limit with the lock free.
+        more: bool,
+    },
+    /// The owner has other holds, and keeps the lock. The new ticket was not looked at.
+    Kept,
+    /// Nothing of the owner is left.
+    Freed {
+        /// As in [`LeaveReply::Gone`].
+        more: bool,
+        next: Next,
+    },
+    /// The lock's own key is in use by something else.
+    ForeignKey { key: String },
+}
+
+impl LeaveReply {
+    /// The first words of the replies that [`LeaveReply::decode`] knows.
+    pub const WORDS: &'static [&'static str] = &["gone", "kept", "freed", "foreign_key"];
+
+    /// Reads the script's reply.
+    pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
+        let (word, server_millis, mut items) = Items::open(value)?;
+        let reply = match word {
+            "gone" => Self::Gone { more: items.flag()? },
+            "kept" => Self::Kept,
+            "freed" => Self::Freed { more: items.flag()?, next: next(&mut items)? },
+            "foreign_key" => Self::ForeignKey { key: items.lossy()? },
+            _ => return Err(Malformed),
+        };
+        items.close(Timed { server_millis, reply })
+    }
+}
+
+fn next(items: &mut Items<'_>) -> Result<Next, Malformed> {
+    match items.text()? {
+        "none" => Ok(Next::None),
+        "queued" => Ok(Next::Queued { place: items.number()?, left_millis: items.number()? }),
+        "granted" => Granted::read(items).map(Next::Granted),
+        _ => Err(Malformed),
+    }
+}
+
+fn script(kind: Kind) -> &'static Script {
+    match kind {
+        Kind::Reentrant => &REENTRANT,
+        // Their scripts come with these locks; no handle of them exists before.
+        Kind::Fair | Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+    }
+}
+
+pub(super) static REENTRANT: Script = compose!("reentrant/leave", 1, [
+    "lib/int.lua"
+    "lib/bounded.lua"
+    "lib/peek.lua"
+    "lib/client_of.lua"
+    "lib/open_call.lua"
+    "lib/read_lock.lua"
+    "lib/new_waiting.lua"
+    "lib/read_entry.lua"
+    "lib/read_client.lua"
+    "lib/read_waiting.lua"
+    "lib/touch_client.lua"
+    "lib/greet_client.lua"
+    "lib/drop_ticket.lua"
+    "lib/forget_queue.lua"
+    "lib/queue_life.lua"
+    "lib/write_waiting.lua"
+    "lib/save_waiting.lua"
+    "lib/look_up.lua"
+    "lib/tail_of.lua"
+    "lib/write_lock.lua"
+    "lib/tell.lua"
+    "lib/read_counter.lua"
+    "lib/mint.lua"
+    "lib/offer.lua"
+    "lib/judge.lua"
+    "lib/trim_queue.lua"
+    "lib/walk_queue.lua"
+    "lib/advance.lua"
+    "lib/add_ticket.lua"
+    "lib/join_queue.lua"
+    "lib/rewrite_queue.lua"
+    "lib/read_next.lua"
+    "lib/hand_over.lua"
+    "lib/leave.lua"
+    "reentrant/leave.v1.lua"
+]);
