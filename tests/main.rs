@@ -1,3 +1,8 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
 mod support;
+
+#[cfg(feature = "embedded")]
+
+#[cfg(feature = "embedded")]
+mod differential;

@@ -55,12 +55,19 @@ const fn from(name: &'static str, words: usize, run: fn(&mut Server, &Words) -> 
     Command { name, words: (words, usize::MAX), in_scripts: true, run }
 }
 
+/// What is done elsewhere, or needs a connection; here for its name, and for the words that scripts get to hear.
+const fn of_connections(name: &'static str, words: usize) -> Command {
+    Command { name, words: (words, usize::MAX), in_scripts: false, run: server::only_on_connections }
+}
+
 /// Sorted by name.
 static COMMANDS: &[Command] = &[
     exactly("dbsize", 1, server::dbsize),
     exactly("decr", 2, strings::decr),
     from("del", 2, keys::del),
     exactly("echo", 2, server::echo),
+    of_connections("eval", 3),
+    of_connections("evalsha", 3),
     from("exists", 2, keys::exists),
     from("expire", 3, keys::expire),
     from("flushall", 1, server::flushall),
@@ -79,7 +86,7 @@ static COMMANDS: &[Command] = &[
     exactly("incrby", 3, strings::incrby),
     exactly("lindex", 3, lists::lindex),
     exactly("llen", 2, lists::llen),
-    Command { name: "lpop", words: (2, 3), in_scripts: true, run: lists::lpop },
+    from("lpop", 2, lists::lpop),
     from("lpush", 3, lists::lpush),
     exactly("lrange", 4, lists::lrange),
     exactly("lrem", 4, lists::lrem),
@@ -90,19 +97,24 @@ static COMMANDS: &[Command] = &[
     Command { name: "ping", words: (1, 2), in_scripts: true, run: server::ping },
     exactly("pttl", 2, keys::pttl),
     exactly("publish", 3, server::publish),
-    Command { name: "rpop", words: (2, 3), in_scripts: true, run: lists::rpop },
+    from("rpop", 2, lists::rpop),
     from("rpush", 3, lists::rpush),
     from("sadd", 3, sets::sadd),
     exactly("scard", 2, sets::scard),
+    of_connections("script", 2),
     from("set", 3, strings::set),
     exactly("sismember", 3, sets::sismember),
     exactly("smembers", 2, sets::smembers),
     exactly("spublish", 3, server::spublish),
     from("srem", 3, sets::srem),
+    of_connections("ssubscribe", 2),
+    of_connections("subscribe", 2),
+    of_connections("sunsubscribe", 1),
     exactly("time", 1, server::time),
     exactly("ttl", 2, keys::ttl),
     exactly("type", 2, keys::type_),
     from("unlink", 2, keys::del),
+    of_connections("unsubscribe", 1),
     Command { name: "wait", words: (3, 3), in_scripts: false, run: server::wait },
     from("zadd", 4, sorted_sets::zadd),
     exactly("zcard", 2, sorted_sets::zcard),
@@ -116,10 +128,6 @@ static COMMANDS: &[Command] = &[
     exactly("zremrangebyscore", 4, sorted_sets::zremrangebyscore),
     exactly("zscore", 3, sorted_sets::zscore),
 ];
-
-/// What the engine runs beside [`COMMANDS`], though never from a script.
-const NOT_IN_SCRIPTS: [&str; 7] =
-    ["eval", "evalsha", "script", "subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"];
 
 /// Runs a command that a connection sent.
 pub(super) fn run(server: &mut Server, words: &Words) -> Reply {
@@ -137,11 +145,11 @@ pub(super) fn run_from_script(server: &mut Server, words: &Words) -> Reply {
             Err("ERR Wrong number of args calling Redis command from script".into())
         }
         Some(command) if command.in_scripts => (command.run)(server, words),
-        None if !NOT_IN_SCRIPTS.iter().any(|name| words.is(0, name)) => {
-            let name = String::from_utf8_lossy(&words[0]).into_owned();
+        Some(_) => Err("ERR This Redis command is not allowed from script".into()),
+        None => {
+            let name = String::from_utf8_lossy(&words[0]);
             Err(format!("ERR Unknown Redis command called from script: '{name}'").into())
         }
-        _ => Err("ERR This Redis command is not allowed from script".into()),
     }
 }
 
@@ -164,10 +172,19 @@ pub(super) fn wrong_number(name: &str) -> Problem {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
+/// Quotes what was sent as the server does: up to 128 bytes, each word up to its first NUL, on one line.
 fn unknown(words: &Words) -> Problem {
-    let name = String::from_utf8_lossy(&words[0]);
-    let args: String = words.from(1).map(|arg| format!("'{}' ", String::from_utf8_lossy(arg))).collect();
-    format!("ERR unknown command '{name}', with args beginning with: {args}").into()
+    let shown = |word: &[u8], limit: usize| {
+        let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(&word[..word.len().min(limit)]).replace(['\r', '\n'], " ")
+    };
+    let mut args = String::new();
+    for arg in words.from(1) {
+        if args.len() < 128 {
+            args.push_str(&format!("'{}' ", shown(arg, 128 - args.len())));
+        }
+    }
+    format!("ERR unknown command '{}', with args beginning with: {args}", shown(&words[0], 128)).into()
 }
 
 const SYNTAX: Problem = Cow::Borrowed("ERR syntax error");

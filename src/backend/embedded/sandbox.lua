@@ -4,7 +4,7 @@
 -- A real server marks tables as read-only, which plain Lua cannot. So a script never gets a library or the globals
 -- themselves but a facade: an empty table that shows them and refuses every assignment. Each function that writes
 -- to a table without asking its metatable has to know the facades.
-local call, protected_call, caught, sha1, log, fault_handler = ...
+local call, protected_call, caught, sha1hex, log, fault_handler = ...
 
 local error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type =
   error, getmetatable, setmetatable, next, pairs, pcall, rawget, rawset, select, setfenv, tostring, type
@@ -41,7 +41,7 @@ end
 -- redis
 
 local redis = {
-  call = call, pcall = protected_call,
+  call = call, pcall = protected_call, sha1hex = sha1hex, log = log,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
 }
 
@@ -61,36 +61,6 @@ function redis.status_reply(...)
     return failure('wrong number or type of arguments')
   end
   return { ok = text }
-end
-
-function redis.sha1hex(...)
-  if select('#', ...) ~= 1 then
-    error(failure('wrong number of arguments'), 0)
-  end
-  local text = ...
-  local kind = type(text)
-  return sha1((kind == 'string' or kind == 'number') and tostring(text) or '')
-end
-
-function redis.log(...)
-  local level = ...
-  if select('#', ...) < 2 then
-    error(failure('redis.log() requires two arguments or more.'), 0)
-  end
-  level = tonumber(level)
-  if not level then
-    error(failure('First argument must be a number (log level).'), 0)
-  end
-  if level < 0 or level > 3 then
-    error(failure('Invalid debug level.'), 0)
-  end
-  local words = {}
-  for index = 2, select('#', ...) do
-    local word = select(index, ...)
-    local kind = type(word)
-    words[#words + 1] = (kind == 'string' or kind == 'number') and tostring(word) or nil
-  end
-  log(level, table.concat(words, ' '))
 end
 
 ----------------------------------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value as LuaValue, VmState,
-};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value as LuaValue, VmState};
 
 use super::commands::{self, Reply, Server};
 use super::convert::{self, Replies};
@@ -44,11 +42,8 @@ impl Sandbox {
             call(&lua, shared, &replies)?,
             pcall(&lua, shared, &replies)?,
             caught(&lua, &replies)?,
-            lua.create_function(|_, text: LuaString| Ok(sha1::hex(&text.as_bytes())))?,
-            lua.create_function(|_, (level, text): (f64, LuaString)| {
-                tracing::debug!(target: "lockwright::script", level, "{}", text.to_string_lossy());
-                Ok(())
-            })?,
+            lua.create_function(|_, args| sha1hex(&args).map_err(mlua::Error::external))?,
+            lua.create_function(|_, args| log(&args).map_err(mlua::Error::external))?,
             lua.create_function(place_of_fault)?,
         );
         let (run, environment) = lua.load(include_str!("sandbox.lua")).set_name("=sandbox").call(host)?;
@@ -166,6 +161,43 @@ fn pcall(lua: &Lua, shared: &Arc<Mutex<Shared>>, replies: &Replies) -> mlua::Res
         Ok(value) => convert::to_lua(lua, &replies, value),
         Err(raised) => Ok(convert::Passed::Right(LuaValue::Table(raised.to_table(lua, &replies)?))),
     })
+}
+
+fn refused(text: &'static str) -> Raised {
+    Raised { text: text.into(), of_command: false }
+}
+
+/// The text of a string or a number, as Lua writes it.
+fn text_of(value: &LuaValue) -> Option<String> {
+    match value {
+        LuaValue::String(_) | LuaValue::Integer(_) | LuaValue::Number(_) => Some(in_words(value)),
+        _ => None,
+    }
+}
+
+/// `redis.sha1hex`: of what is no text, the digest of nothing.
+fn sha1hex(args: &MultiValue) -> Result<String, Raised> {
+    match args.iter().collect::<Vec<_>>()[..] {
+        [LuaValue::String(text)] => Ok(sha1::hex(&text.as_bytes())),
+        [other] => Ok(sha1::hex(text_of(other).unwrap_or_default().as_bytes())),
+        _ => Err(refused("ERR wrong number of arguments")),
+    }
+}
+
+/// `redis.log`.
+fn log(args: &MultiValue) -> Result<(), Raised> {
+    let Some(level) = args.front().filter(|_| args.len() > 1) else {
+        return Err(refused("ERR redis.log() requires two arguments or more."));
+    };
+    // Lua takes text for a number where it is one.
+    let level = text_of(level).and_then(|text| text.trim().parse::<f64>().ok());
+    let level = level.ok_or_else(|| refused("ERR First argument must be a number (log level)."))?;
+    if !(0.0..=3.0).contains(&level) {
+        return Err(refused("ERR Invalid debug level."));
+    }
+    let words: Vec<_> = args.iter().skip(1).filter_map(text_of).collect();
+    tracing::debug!(target: "lockwright::script", level, "{}", words.join(" "));
+    Ok(())
 }
 
 /// Makes of an error that Lua caught what a server's script would have caught: a table for what `redis.call` raised.

@@ -2,7 +2,7 @@
 
 use super::super::keyspace::List;
 use super::super::words::Words;
-use super::{Reply, Server, bulk_or_nil, bulks, count, how_many, integer, ok, slice};
+use super::{Reply, Server, bulk_or_nil, bulks, count, how_many, integer, ok, slice, wrong_number};
 use crate::backend::Value;
 
 pub fn rpush(server: &mut Server, words: &Words) -> Reply {
@@ -18,14 +18,17 @@ pub fn lpush(server: &mut Server, words: &Words) -> Reply {
 }
 
 pub fn lpop(server: &mut Server, words: &Words) -> Reply {
-    pop(server, words, List::pop_front)
+    pop(server, words, "lpop", List::pop_front)
 }
 
 pub fn rpop(server: &mut Server, words: &Words) -> Reply {
-    pop(server, words, List::pop_back)
+    pop(server, words, "rpop", List::pop_back)
 }
 
-fn pop(server: &mut Server, words: &Words, end: fn(&mut List) -> Option<Vec<u8>>) -> Reply {
+fn pop(server: &mut Server, words: &Words, name: &str, end: fn(&mut List) -> Option<Vec<u8>>) -> Reply {
+    if words.len() > 3 {
+        return Err(wrong_number(name));
+    }
     let number = how_many(words.get(2))?;
     let take = |list: &mut List| match number {
         None => end(list).map_or(Value::Nil, Value::Bulk),

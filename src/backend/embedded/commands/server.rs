@@ -48,3 +48,7 @@ pub fn wait(_server: &mut Server, words: &Words) -> Reply {
         Some(_) => Ok(Value::Int(0)),
     }
 }
+
+pub fn only_on_connections(_server: &mut Server, words: &Words) -> Reply {
+    Err(format!("ERR {} needs a connection", String::from_utf8_lossy(&words[0])).into())
+}

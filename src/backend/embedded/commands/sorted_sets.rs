@@ -143,7 +143,9 @@ pub fn zpopmin(server: &mut Server, words: &Words) -> Reply {
     let pop = |sorted: &mut Sorted| {
         let lowest: Vec<_> =
             sorted.iter().take(number).map(|(member, score)| (member.to_vec(), score)).collect();
-        lowest.iter().for_each(|(member, _)| drop(sorted.remove(member)));
+        for (member, _) in &lowest {
+            sorted.remove(member);
+        }
         list(lowest.iter().map(|(member, score)| (member.as_slice(), *score)), true)
     };
     Ok(server.keys.change(&words[1], pop)?.unwrap_or_else(|| Value::Array(Vec::new())))
@@ -177,9 +179,9 @@ impl Range {
             } else if words.is(index, "limit") && index + 2 < words.len() {
                 range.limit = Some((integer(&words[index + 1])?, integer(&words[index + 2])?));
                 index += 2;
-            } else if is_zrange && words.is(index, "rev") {
+            } else if is_zrange && !range.reversed && words.is(index, "rev") {
                 range.reversed = true;
-            } else if is_zrange && words.is(index, "byscore") {
+            } else if is_zrange && !range.by_score && words.is(index, "byscore") {
                 range.by_score = true;
             } else {
                 return Err(SYNTAX);
