@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame, ServerInterface};
+use fred::interfaces::{
+    AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame, ServerInterface,
+};
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, Server, ServerConfig, TcpConfig,
 };
@@ -150,7 +152,12 @@ impl Connection {
         }
     }
 
-    pub async fn call(&self, name: &'static str, words: Vec<Word>, limit: Duration) -> Result<Value, Failure> {
+    pub async fn call(
+        &self,
+        name: &'static str,
+        words: Vec<Word>,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
         if *self.ended.borrow() {
             // A call on an ended client is queued for nobody and waits for its whole timeout.
             return Err(Failure::NotSent);
