@@ -188,6 +188,13 @@ impl State {
         }
     }
 
+    /// How much there is of everything that must go when nobody holds, waits or leaves.
+    #[cfg(lockwright_internals)]
+    pub fn entries(&self) -> usize {
+        let lanes = self.lanes.len() + self.locks.len() + self.by_ticket.len() + self.leaving.len();
+        lanes + self.outcomes.len() + self.due.len() + self.polls.len()
+    }
+
     fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id

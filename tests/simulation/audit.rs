@@ -1,0 +1,146 @@
+//! What the server granted and promised, read from its keys and replies: the other side of every hold.
+
+use std::collections::BTreeMap;
+
+use lockwright::internals::backend::Value;
+use lockwright::internals::scripts::{AcquireReply, Call, LeaveReply, Next, RenewReply, Timed};
+use lockwright::internals::ticket::{ClientId, Ticket};
+
+use crate::dice::{Nanos, nanos};
+use crate::mix::config;
+
+/// A grant, as the server made it.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub lock: String,
+    pub ticket: Ticket,
+    /// When the script ran.
+    pub at: Nanos,
+    pub token: u64,
+    pub block: u64,
+    /// The latest end of lease that was ever promised.
+    pub ends: Nanos,
+}
+
+/// One execution, with what the audit must know of it.
+pub struct Run<'a> {
+    pub at: Nanos,
+    /// When its client had stopped waiting for it.
+    pub stale_after: Nanos,
+    pub call: &'a Call,
+    pub reply: &'a Value,
+}
+
+/// `K`, as a script left it.
+#[derive(Debug, Default)]
+pub struct Held {
+    pub owner: String,
+    pub token: u64,
+    pub block: u64,
+    /// Each hold, and its lease's end on the history's clock.
+    pub holds: Vec<(Ticket, Nanos)>,
+}
+
+#[derive(Debug, Default)]
+pub struct Audit {
+    pub grants: Vec<Grant>,
+    /// By lock and ticket: the index of its grant.
+    by_ticket: BTreeMap<(String, Ticket), usize>,
+    /// By lock and ticket: when the server last said that it queues the ticket.
+    queued: BTreeMap<(String, Ticket), Nanos>,
+    /// By client: the last grant that it was to hear of by a message, and may have missed.
+    claims: BTreeMap<String, Nanos>,
+    /// When places were last lost for a reason that is not the scripts'.
+    pub forgotten: Nanos,
+    /// Where the server's clock was set, lateness cannot be told.
+    pub clock_moved: bool,
+}
+
+/// A rule that was broken, and how.
+pub type Finding = (&'static str, String);
+
+impl Audit {
+    /// Checks a reply.
+    pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
+        let lock = run.call.keys.first().cloned().unwrap_or_default();
+        let finding = match run.call.script.name {
+            "reentrant/acquire" => self.acquired(run, lock),
+            "reentrant/leave" => self.left(run, lock),
+            "common/renew" => RenewReply::decode(run.reply).ok().map(|_| None),
+            _ => Some(None),
+        };
+        finding.unwrap_or_else(|| Some(("replies", format!("{:?}", run.reply))))
+    }
+
+    fn acquired(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
+        let Timed { reply, .. } = AcquireReply::decode(run.reply).ok()?;
+        let ticket = Ticket::parse(&run.call.args[4])?;
+        let late = run.at > run.stale_after && !self.clock_moved;
+        if reply == AcquireReply::Stale {
+            return Some(None);
+        }
+        if late {
+            return Some(Some(("stale requests", format!("{ticket} asked too late: {reply:?}"))));
+        }
+        let key = (lock, ticket);
+        let AcquireReply::Queued(queued) = reply else {
+            self.queued.remove(&key);
+            return Some(None);
+        };
+        let before = self.queued.insert(key, run.at);
+        Some(before.filter(|_| queued.new).and_then(|since| self.place_lost(&ticket, since, run.at)))
+    }
+
+    /// A ticket that was queued is new to the server: that needs a reason.
+    fn place_lost(&self, ticket: &Ticket, since: Nanos, now: Nanos) -> Option<Finding> {
+        let claimed = self.claims.get(&ticket.client.to_string()).is_some_and(|&at| at >= since);
+        let silent = now - since > nanos(config().client_deadline);
+        let found = !claimed && !silent && self.forgotten < since;
+        found.then(|| ("places", format!("{ticket} was queued and lost its place without a reason")))
+    }
+
+    fn left(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
+        let Timed { reply, .. } = LeaveReply::decode(run.reply).ok()?;
+        let args = &run.call.args;
+        self.queued.remove(&(lock.clone(), Ticket::parse(&args[4])?));
+        if let Some(next) = args.get(6)
+            && let LeaveReply::Freed { next: Next::Queued { .. }, .. } = reply
+        {
+            self.queued.insert((lock, Ticket::parse(next)?), run.at);
+        }
+        Some(None)
+    }
+
+    /// Notes what a script has left in `K`.
+    pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
+        let shared = held.holds.len() > 1 && held.owner == "-";
+        for (ticket, ends) in held.holds {
+            let key = (lock.to_owned(), ticket);
+            self.queued.remove(&key);
+            if let Some(&index) = self.by_ticket.get(&key) {
+                let grant = &mut self.grants[index];
+                grant.ends = grant.ends.max(ends);
+                continue;
+            }
+            self.by_ticket.insert(key, self.grants.len());
+            if !run.call.args.contains(&ticket.to_string()) {
+                self.claims.insert(ticket.client.to_string(), run.at);
+            }
+            let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
+            self.grants.push(Grant { lock, ticket, at, token, block, ends });
+        }
+        shared.then(|| ("one holder", format!("{lock} has several anonymous holds")))
+    }
+}
+
+impl Audit {
+    /// A ticket of this client that the server queues.
+    pub fn waits(&self, client: &ClientId) -> Option<(String, Ticket)> {
+        self.queued.keys().find(|(_, ticket)| ticket.client == *client).cloned()
+    }
+
+    /// Whether it is queued still, and was not asked for since.
+    pub fn still_waits(&self, lock: &str, ticket: Ticket, since: Nanos) -> bool {
+        self.queued.get(&(lock.to_owned(), ticket)).is_some_and(|&at| at < since)
+    }
+}
