@@ -44,8 +44,8 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct Audit {
     pub grants: Vec<Grant>,
-    /// By lock and ticket: the index of its grant.
-    by_ticket: BTreeMap<(String, Ticket), usize>,
+    /// By lock, ticket and token: the index of the grant. A ticket that misses its claim may be granted again.
+    by_ticket: BTreeMap<(String, Ticket, u64), usize>,
     /// By lock and ticket: when the server last said that it queues the ticket.
     queued: BTreeMap<(String, Ticket), Nanos>,
     /// By client: the last grant that it was to hear of by a message, and may have missed.
@@ -115,8 +115,8 @@ impl Audit {
     pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
         let shared = held.holds.len() > 1 && held.owner == "-";
         for (ticket, ends) in held.holds {
-            let key = (lock.to_owned(), ticket);
-            self.queued.remove(&key);
+            self.queued.remove(&(lock.to_owned(), ticket));
+            let key = (lock.to_owned(), ticket, held.token);
             if let Some(&index) = self.by_ticket.get(&key) {
                 let grant = &mut self.grants[index];
                 grant.ends = grant.ends.max(ends);

@@ -24,6 +24,14 @@ pub struct Wait {
     pub hold: Option<usize>,
 }
 
+/// How a hold is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    pub owner: Option<u64>,
+    pub endless: bool,
+    pub capped: bool,
+}
+
 /// One guard.
 #[derive(Clone, Debug)]
 pub struct Hold {
@@ -33,6 +41,8 @@ pub struct Hold {
     pub token: u64,
     /// Whether it is renewed for as long as it lives.
     pub endless: bool,
+    /// Whether its guard ends before its lease.
+    pub capped: bool,
     pub asked: Nanos,
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
@@ -192,26 +202,28 @@ impl Scribe {
         });
     }
 
-    pub fn granted(
-        &self,
-        wait: usize,
-        owner: Option<u64>,
-        token: u64,
-        left: Duration,
-        endless: bool,
-    ) -> usize {
+    pub fn granted(&self, wait: usize, terms: Kept, token: u64, left: Duration) -> usize {
         self.book.with(|history| {
-            let now = history.now;
-            let Wait { lock, asked, .. } = history.waits[wait];
-            (history.waits[wait].ended, history.waits[wait].hold) = (Some(now), Some(history.holds.len()));
-            history.contended += u64::from(history.waits[wait].contended);
+            let (now, hold) = (history.now, history.holds.len());
+            let Wait { lock, asked, contended, .. } = history.waits[wait];
+            (history.waits[wait].ended, history.waits[wait].hold) = (Some(now), Some(hold));
+            history.contended += u64::from(contended);
             *history.open.entry(lock).or_default() += 1;
-            let trusted = self.until(now, left);
             history.note(|| format!("client {} holds lock {lock}, token {token}, for {left:?}", self.client));
-            let (client, released, lost) = (self.client, None, None);
-            let (granted, hold) = (now, history.holds.len());
-            let new = Hold { client, lock, owner, token, endless, asked, granted, trusted, released, lost };
-            history.holds.push(new);
+            let Kept { owner, endless, capped } = terms;
+            history.holds.push(Hold {
+                client: self.client,
+                lock,
+                owner,
+                token,
+                endless,
+                capped,
+                asked,
+                granted: now,
+                trusted: self.until(now, left),
+                released: None,
+                lost: None,
+            });
             hold
         })
     }
@@ -254,8 +266,10 @@ impl Scribe {
         });
     }
 
-    pub fn failed(&self, error: &LockError) {
+    /// The attempt failed. One with a limit may end before the server can have answered.
+    pub fn failed(&self, error: &LockError, limited: bool) {
         self.book.with(|history| match error {
+            LockError::Unavailable { .. } if limited => {}
             LockError::Unavailable { .. } => history.unavailable.push((history.now, self.client)),
             LockError::Closed => {}
             error => history.violation("errors", format!("client {}: {error}", self.client)),

@@ -10,7 +10,7 @@ use lockwright::internals::clock::Clock;
 use lockwright::{Client, Guard, LockError, Owner, ReentrantLock, RunError};
 
 use crate::dice::Dice;
-use crate::history::Scribe;
+use crate::history::{Kept, Scribe};
 use crate::mix::{Mix, Terms};
 
 /// One thing that a task does with a lock.
@@ -50,8 +50,7 @@ pub struct Worker {
 struct Target {
     lock: usize,
     handle: ReentrantLock,
-    owner: Option<u64>,
-    endless: bool,
+    kept: Kept,
 }
 
 impl Worker {
@@ -100,7 +99,8 @@ impl Worker {
             owner = Some(number);
         }
         let endless = matches!(terms, Terms::Usual | Terms::Renewed(_));
-        Target { lock, handle, owner, endless }
+        let capped = matches!(terms, Terms::MaxHold(_));
+        Target { lock, handle, kept: Kept { owner, endless, capped } }
     }
 
     /// One that others have too, or a new one.
@@ -138,13 +138,13 @@ impl Worker {
                 Some((guard, hold))
             }
             Some(Ok(None)) => self.without(wait, || "was refused".into()),
-            Some(Err(error)) => self.failed(wait, &error),
+            Some(Err(error)) => self.failed(wait, &error, limit.is_some_and(|limit| !limit.is_zero())),
             None => self.without(wait, || "dropped its attempt".into()),
         }
     }
 
     fn granted(&self, target: &Target, wait: usize, guard: &Guard) -> usize {
-        self.scribe.granted(wait, target.owner, guard.token(), guard.remaining(), target.endless)
+        self.scribe.granted(wait, target.kept, guard.token(), guard.remaining())
     }
 
     fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
@@ -152,8 +152,8 @@ impl Worker {
         None
     }
 
-    fn failed<T>(&self, wait: usize, error: &LockError) -> Option<T> {
-        self.scribe.failed(error);
+    fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
+        self.scribe.failed(error, limited);
         self.without(wait, || format!("failed: {error}"))
     }
 
@@ -171,7 +171,7 @@ impl Worker {
         let wait = self.scribe.asked(target.lock, true);
         let run = target.handle.run(async |guard: &Guard| self.inside(target, wait, guard).await);
         let ended = self.maybe_cut(run).await;
-        self.after_run(wait, ended.map(|ended| ended.map(|()| true)));
+        self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
     }
 
     async fn run_for(&self, target: &Target) {
@@ -180,7 +180,7 @@ impl Worker {
         let wait = self.scribe.asked(target.lock, true);
         let run = target.handle.run_for(limit, async |guard: &Guard| self.inside(target, wait, guard).await);
         let ended = self.maybe_cut(run).await;
-        self.after_run(wait, ended.map(|ended| ended.map(|ran| ran.is_some())));
+        self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
     }
 
     async fn run_or_else(&self, target: &Target) {
@@ -192,7 +192,7 @@ impl Worker {
         };
         let run = target.handle.run_or_else(inside, async |_| false);
         let ended = self.maybe_cut(run).await;
-        self.after_run(wait, ended);
+        self.after_run(wait, false, ended);
     }
 
     /// A section of a `run`, which the library may drop at any await.
@@ -203,12 +203,12 @@ impl Worker {
         left.how = "comes to the end of";
     }
 
-    fn after_run(&self, wait: usize, ended: Option<Result<bool, RunError>>) {
+    fn after_run(&self, wait: usize, limited: bool, ended: Option<Result<bool, RunError>>) {
         match ended {
             Some(Ok(true)) => {}
             Some(Ok(false)) => self.scribe.ended(wait, || "was refused".into()),
             Some(Err(RunError::Lock(error))) => {
-                self.failed::<()>(wait, &error);
+                self.failed::<()>(wait, &error, limited);
             }
             Some(Err(RunError::Lost(reason))) => self.scribe.lost_in_run(wait, reason),
             Some(Err(error)) => self.scribe.ended(wait, || format!("{error}")),

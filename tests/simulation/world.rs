@@ -93,6 +93,8 @@ pub struct World {
     pub locks: Vec<String>,
     pub net: Dice,
     pub chance: Dice,
+    /// The mean time between two faults, in milliseconds: shorter where sections are.
+    every: u64,
     /// The work is done: no more faults.
     pub calm: bool,
     pub failing: Option<(Snapshot, u64)>,
@@ -131,6 +133,7 @@ impl World {
             locks: locks.into_iter().map(str::to_owned).collect(),
             net,
             chance,
+            every: mix.every,
             calm: false,
             failing: None,
             queue: BTreeMap::new(),
@@ -144,12 +147,9 @@ impl World {
     fn populate(&mut self, dice: &Dice) {
         self.server.set_now(0);
         let owners = (0..dice.within(1, 2)).map(|_| sent_along(&Owner::new())).collect();
-        let setting = Arc::new(Setting {
-            mix: self.mix,
-            locks: self.locks.clone(),
-            owners,
-            section: *dice.pick(&[1, 20, 100, 400]),
-        });
+        let section = *dice.pick(&[1, 20, 100, 400]);
+        self.every = (self.mix.every * (section + 40) / 440).max(100);
+        let setting = Arc::new(Setting { mix: self.mix, locks: self.locks.clone(), owners, section });
         let clients = dice.within(3, 8) as usize;
         for client in 0..clients {
             let pace = Pace(dice.within(0, 20_000) as i64 - 10_000);
@@ -264,7 +264,7 @@ impl World {
 
     fn next_fault(&mut self) {
         if !self.calm && !self.mix.faults.is_empty() {
-            let span = self.chance.below(2 * self.mix.every) * MILLI;
+            let span = self.chance.below(2 * self.every) * MILLI;
             self.after(span, Event::Fault);
         }
     }
