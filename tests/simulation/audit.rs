@@ -1,6 +1,6 @@
 //! What the server granted and promised, read from its keys and replies: the other side of every hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lockwright::internals::backend::Value;
 use lockwright::internals::scripts::{AcquireReply, Call, LeaveReply, Next, RenewReply, Timed};
@@ -48,6 +48,8 @@ pub struct Audit {
     by_ticket: BTreeMap<(String, Ticket, u64), usize>,
     /// By lock and ticket: when the server last said that it queues the ticket.
     queued: BTreeMap<(String, Ticket), Nanos>,
+    /// Tickets that their clients have given back: what the server still makes of them is a ghost.
+    departed: BTreeSet<(String, Ticket)>,
     /// By client: the last grant that it was to hear of by a message, and may have missed.
     claims: BTreeMap<String, Nanos>,
     /// When places were last lost for a reason that is not the scripts'.
@@ -87,6 +89,9 @@ impl Audit {
             self.queued.remove(&key);
             return Some(None);
         };
+        if self.departed.contains(&key) {
+            return Some(None);
+        }
         let before = self.queued.insert(key, run.at);
         Some(before.filter(|_| queued.new).and_then(|since| self.place_lost(&ticket, since, run.at)))
     }
@@ -99,10 +104,20 @@ impl Audit {
         found.then(|| ("places", format!("{ticket} was queued and lost its place without a reason")))
     }
 
+    /// A client has sent this.
+    pub fn sent(&mut self, call: &Call) {
+        if call.script.name == "reentrant/leave"
+            && let Some(ticket) = Ticket::parse(&call.args[4])
+        {
+            let key = (call.keys[0].clone(), ticket);
+            self.queued.remove(&key);
+            self.departed.insert(key);
+        }
+    }
+
     fn left(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
         let Timed { reply, .. } = LeaveReply::decode(run.reply).ok()?;
         let args = &run.call.args;
-        self.queued.remove(&(lock.clone(), Ticket::parse(&args[4])?));
         if let Some(next) = args.get(6)
             && let LeaveReply::Freed { next: Next::Queued { .. }, .. } = reply
         {

@@ -15,6 +15,8 @@ pub struct Turn {
     /// When it was asked for last, and granted first.
     pub asked: Nanos,
     pub granted: Nanos,
+    /// When somebody re-entered it last.
+    pub latest: Nanos,
     /// When the last of its holders stopped trusting it.
     pub end: Nanos,
 }
@@ -26,13 +28,15 @@ pub type Pair = (usize, usize);
 pub fn turns<'a>(holds: impl Iterator<Item = &'a Hold>) -> Vec<Turn> {
     let mut by_token: BTreeMap<u64, Turn> = BTreeMap::new();
     for hold in holds {
-        let new = Turn { token: hold.token, asked: hold.asked, granted: hold.granted, end: hold.end() };
+        let (granted, latest) = (hold.granted, hold.granted);
+        let new = Turn { token: hold.token, asked: hold.asked, granted, latest, end: hold.end() };
         by_token
             .entry(hold.token)
             .and_modify(|turn| {
                 // Who re-enters asks later than the one whose grant it shares.
                 turn.asked = turn.asked.min(new.asked);
                 turn.granted = turn.granted.min(new.granted);
+                turn.latest = turn.latest.max(new.latest);
                 turn.end = turn.end.max(new.end);
             })
             .or_insert(new);
@@ -112,7 +116,8 @@ impl Judge<'_> {
 
     fn judge_lock(&mut self, lock: usize) {
         for token in shared(self.holds(lock)) {
-            self.report("tokens", format!("lock {lock}: token {token} was granted twice"), false);
+            let excused = self.clock_moved_before(Nanos::MAX);
+            self.report("tokens", format!("lock {lock}: token {token} was granted twice"), excused);
         }
         let turns = turns(self.holds(lock));
         let grants = self.grants_of(lock);
@@ -145,14 +150,19 @@ impl Judge<'_> {
         grants
     }
 
-    /// Whether a loss is the reason for what is wrong between two turns. A server with another clock, and without the
-    /// last token, mints smaller ones: then any loss between the two counts.
+    /// Whether a loss is the reason for what is wrong between two turns.
     fn explains(&self, grants: &BTreeMap<u64, Grant>, first: &Turn, second: &Turn) -> bool {
-        let (from, until) = (first.granted.min(second.granted), first.granted.max(second.granted));
-        let clock = |incident: &&Incident| matches!(incident.fault, Fault::Failover | Fault::StepClock);
-        let mut clocks = self.history.incidents.iter().filter(clock);
-        self.is_excused(granted_at(grants, first), until)
-            || clocks.any(|step| step.began >= from && step.began <= until)
+        let (from, until) = (granted_at(grants, first), first.latest.max(second.latest));
+        let disjoint = first.end <= second.granted || second.end <= first.granted;
+        if disjoint {
+            return self.clock_moved_before(until) || self.is_excused(from, until);
+        }
+        self.is_excused(from.min(granted_at(grants, second)), until)
+    }
+
+    /// Tokens rise for as long as the server's clock does.
+    fn clock_moved_before(&self, time: Nanos) -> bool {
+        self.history.incidents.iter().any(|incident| moves_clock(incident.fault) && incident.began <= time)
     }
 
     /// Whether lost data, a clock step or force between the server's grant and `until` may be the reason.
@@ -169,13 +179,14 @@ impl Judge<'_> {
     fn judge_validity(&mut self, lock: usize, grants: &BTreeMap<u64, Grant>) {
         let mut found = Vec::new();
         for hold in self.holds(lock) {
+            let moved = self.clock_moved_before(hold.granted);
             let Some((_, grant)) = grants.range(..=hold.token).next_back() else {
-                found.push((format!("token {} was never granted by the server", hold.token), false));
+                found.push((format!("token {} was never granted by the server", hold.token), moved));
                 continue;
             };
             if hold.token >= grant.token + grant.block.max(1) {
-                found.push((format!("token {} is beyond the block of {}", hold.token, grant.token), false));
-            } else if hold.end().min(hold.trusted) > grant.ends {
+                found.push((format!("token {} is beyond the block of {}", hold.token, grant.token), moved));
+            } else if hold.end() > grant.ends {
                 let what = format!("{hold:?} is trusted beyond {}", grant.ends);
                 found.push((what, self.is_excused(grant.at, hold.trusted)));
             }
@@ -261,6 +272,10 @@ impl Judge<'_> {
             always || !gentle && reaches(&incident)
         })
     }
+}
+
+fn moves_clock(fault: Fault) -> bool {
+    matches!(fault, Fault::Failover | Fault::StepClock)
 }
 
 fn granted_at(grants: &BTreeMap<u64, Grant>, turn: &Turn) -> Nanos {

@@ -153,6 +153,13 @@ impl History {
         }
     }
 
+    /// Whether a task of this client has waited since before `since`, and none holds.
+    pub fn waits_in_vain(&self, client: usize, since: Nanos) -> bool {
+        let open = |wait: &Wait| wait.client == client && wait.ended.is_none() && wait.asked < since;
+        let held = |hold: &Hold| hold.client == client && hold.released.is_none();
+        self.waits.iter().any(open) && !self.holds.iter().any(held)
+    }
+
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }
@@ -258,8 +265,10 @@ impl Scribe {
     /// A `run` says that its hold was lost; its section was dropped before.
     pub fn lost_in_run(&self, wait: usize, reason: LossReason) {
         self.book.with(|history| {
+            let now = history.now;
+            // The section may never have begun.
+            history.waits[wait].ended.get_or_insert(now);
             if let Some(hold) = history.waits[wait].hold {
-                let now = history.now;
                 history.holds[hold].lost.get_or_insert((now, reason));
                 history.note(|| format!("client {} lost in a run: {reason:?}", self.client));
             }

@@ -78,6 +78,7 @@ impl World {
         if request.call.script.name == "reentrant/acquire" {
             self.links[client].last_asked = self.now;
         }
+        self.audit.sent(&request.call);
         self.note(|| format!("client {client} -> {}", shown(&request)));
         let severed = self.links[client].severed;
         let lost = if severed { 50.0 } else { self.weather.requests_lost };
@@ -319,11 +320,16 @@ impl World {
     pub fn collect(&mut self, client: usize, lock: &str, ticket: Ticket, since: Nanos) {
         let link = &self.links[client];
         let is_whole = self.processes[client].life == Life::Running && link.incident.is_none();
-        let stopped = self.book.with(|history| {
-            let mine = |incident: &&crate::faults::Incident| incident.client == Some(client);
-            history.incidents.iter().rev().filter(mine).any(|incident| incident.began >= since)
+        let (disturbed, waits) = self.book.with(|history| {
+            let mut mine = history.incidents.iter().filter(|incident| incident.client == Some(client));
+            (mine.any(|incident| incident.ended > since), history.waits_in_vain(client, since))
         });
-        if is_whole && !stopped && link.last_asked < since && self.audit.still_waits(lock, ticket, since) {
+        if is_whole
+            && !disturbed
+            && waits
+            && link.last_asked < since
+            && self.audit.still_waits(lock, ticket, since)
+        {
             let what = format!("client {client} did not ask for {ticket} after a gap");
             self.book.violation("polls", what);
         }

@@ -88,9 +88,9 @@ impl World {
     }
 
     fn look_for_keys(&mut self) {
-        // What the dead have left, and what was granted by a clock that went back, ends by itself.
+        // What the dead have left, and what was lost or granted by a clock that went back, ends by itself.
         let died = self.processes.iter().any(|process| process.life == Life::Dead);
-        if died || self.audit.clock_moved {
+        if died || self.audit.clock_moved || self.audit.forgotten > 0 {
             self.run(self.now + ALL_OVER, |_| false);
         }
         let keys = self.server.leftovers();
