@@ -1,3 +1,4 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
+mod layers;
 mod support;
