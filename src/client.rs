@@ -14,11 +14,12 @@ use crate::config::Config;
 use crate::config::{Secret, Tls};
 use crate::courier::{self, Courier};
 use crate::error::{ConnectError, LockError, PingError};
+use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::local::{Local, Parts, Spans, Tether};
 use crate::lock::reentrant::ReentrantLock;
-use crate::name::{LockKeys, Namespace};
-use crate::scripts::LockInfo;
+use crate::name::{LockKeys, Namespace, cut_label};
+use crate::scripts::{Kind, LockInfo};
 use crate::ticket::ClientId;
 use crate::{wakeup, watchdog};
 
@@ -96,8 +97,19 @@ impl Client {
     /// The reentrant lock of this name. No I/O; a name that no lock can have is reported by the first operation.
     #[must_use]
     pub fn lock(&self, name: &str) -> ReentrantLock {
-        let label = self.config.label.as_deref().map(Arc::from);
-        ReentrantLock::new(self.tether.clone(), self.keys(name), self.config.lease, label)
+        ReentrantLock::new(self.handle(Kind::Reentrant, name))
+    }
+
+    fn handle(&self, kind: Kind, name: &str) -> Handle {
+        Handle {
+            tether: self.tether.clone(),
+            kind,
+            keys: self.keys(name),
+            lease: Ok(self.config.lease),
+            owner: None,
+            max_hold: None,
+            label: self.config.label.clone(),
+        }
     }
 
     fn keys(&self, name: &str) -> Result<LockKeys, crate::error::InvalidName> {
@@ -115,6 +127,21 @@ impl Client {
     pub async fn inspect(&self, name: &str) -> Result<LockInfo, LockError> {
         let keys = self.keys(name)?;
         self.tether.local().inspect(keys).await
+    }
+
+    /// Ends the hold of a lock by force, if `token` (from [`inspect`](Client::inspect) or a guard) is still that of
+    /// the present grant; `false` where it is not, and nothing was done. The holder is told, and the next waiter gets
+    /// the lock at once: **until the message has arrived, both hold it**, and only a resource that checks tokens
+    /// keeps them apart.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    ///
+    /// # Cancel safety
+    /// Once polled, the request is carried through.
+    pub async fn force_release(&self, name: &str, token: u64) -> Result<bool, LockError> {
+        let keys = self.keys(name)?;
+        self.tether.local().force_release(keys, token).await
     }
 
     /// Asks the server for an answer, and returns the round trip.
@@ -245,10 +272,10 @@ impl ClientBuilder {
     }
 
     /// A text that is stored beside this client's holds and places, for people who [inspect](Client::inspect) them:
-    /// a host name, a job's number. At most 128 bytes.
+    /// a host name, a job's number. It is cut to 128 bytes.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.config.label = Some(label.into());
+        self.config.label = Some(cut_label(&label.into()).into());
         self
     }
 
@@ -273,9 +300,6 @@ impl ClientBuilder {
     }
 }
 
-/// The longest label, in bytes.
-const LONGEST_LABEL: usize = 128;
-
 /// Checks every setting, so that a bad one is an error and never a surprise later.
 fn checked(mut config: Config, namespace: Option<&str>) -> Result<Config, ConnectError> {
     if let Some(namespace) = namespace {
@@ -287,10 +311,6 @@ fn checked(mut config: Config, namespace: Option<&str>) -> Result<Config, Connec
     within("client_deadline", config.client_deadline, secs(1).max(config.claim * 2), secs(600))?;
     within("command_timeout", config.command_timeout, millis(10), secs(60))?;
     within("unavailable_after", config.unavailable_after, millis(10), secs(3600))?;
-    if config.label.as_ref().is_some_and(|label| label.is_empty() || label.len() > LONGEST_LABEL) {
-        let reason = format!("a label has 1 to {LONGEST_LABEL} bytes");
-        return Err(ConnectError::InvalidSetting { reason });
-    }
     Ok(config)
 }
 

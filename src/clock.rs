@@ -139,6 +139,11 @@ fn boot_time() -> Moment {
     Moment(ORIGIN.get_or_init(std::time::Instant::now).elapsed())
 }
 
+/// How long it is until `deadline`, zero where it is past.
+pub fn until(deadline: std::time::Instant) -> Duration {
+    deadline.saturating_duration_since(std::time::Instant::now())
+}
+
 /// The wall clock in microseconds since 1970. For an engine's first `TIME`; a lock's life never depends on it.
 pub fn wall_micros() -> u64 {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

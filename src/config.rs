@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::lease::Lease;
 use crate::name::Namespace;
+use crate::sync::Arc;
 
 /// Everything that a client is told before it connects, checked.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Config {
     /// What `CLIENT LIST` shows.
     pub client_name: Option<String>,
     /// What is stored beside this client's holds, for people who inspect them.
-    pub label: Option<String>,
+    pub label: Option<Arc<str>>,
 }
 
 impl Default for Config {

@@ -244,3 +244,28 @@ operation_error! {
     /// Why a server did not answer a ping.
     PingError {}
 }
+
+/// Why a section that ran under a lock has no result.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The lock was not acquired, and the section not begun.
+    #[error("{0}")]
+    Lock(#[from] LockError),
+    /// The lock was lost before the section had ended and the lock was released. The section's future was dropped
+    /// where it stood, or its result was.
+    #[error("the lock was lost under the section: {0}")]
+    Lost(LossReason),
+}
+
+/// Why a lock was not obtained at once.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum NotObtained {
+    /// Others hold it, or wait for it in this process.
+    #[error("the lock is held by others")]
+    Held,
+    /// It could not be asked for.
+    #[error("{0}")]
+    Failed(#[from] LockError),
+}

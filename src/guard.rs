@@ -214,12 +214,10 @@ impl Guard {
     ///
     /// # Cancel safety
     /// The lock is released in the background however early the future is dropped.
-    pub fn unlock(mut self) -> impl Future<Output = Result<(), UnlockError>> + Send + use<> {
-        async move {
-            self.released = true;
-            let tether = self.tether.clone();
-            tether.unlock(&self.held).await
-        }
+    pub async fn unlock(mut self) -> Result<(), UnlockError> {
+        self.released = true;
+        let tether = self.tether.clone();
+        tether.unlock(&self.held).await
     }
 }
 

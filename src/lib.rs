@@ -16,9 +16,11 @@ mod config;
 mod courier;
 mod error;
 mod guard;
+mod handle;
 mod lease;
 mod local;
 mod lock;
+mod mutant;
 mod name;
 mod owner;
 mod scripts;
@@ -30,14 +32,14 @@ mod watchdog;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason, PingError,
-    UnlockError,
+    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason,
+    NotObtained, PingError, RunError, UnlockError,
 };
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
-pub use scripts::LockInfo;
+pub use scripts::{HoldInfo, Kind, LockInfo, Mode, WaitInfo};
 
 /// For the tests and benches of this repository alone; no part of the API.
 #[cfg(lockwright_internals)]
@@ -47,5 +49,16 @@ pub mod internals {
     macro_rules! expose {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
-    expose!(backend chance clock config error name owner scripts ticket token);
+    expose!(backend chance clock config error mutant name owner scripts ticket token);
+
+    /// A client over any back end, its tasks on the present runtime.
+    pub fn client(
+        back_end: (std::sync::Arc<dyn crate::backend::Backend>, crate::backend::EventReceiver),
+        config: crate::config::Config,
+        id: crate::ticket::ClientId,
+        clock: crate::clock::Clock,
+        chance: crate::chance::Chance,
+    ) -> crate::Client {
+        crate::Client::start(back_end.0, back_end.1, config, id, clock, chance)
+    }
 }

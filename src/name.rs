@@ -121,6 +121,15 @@ impl LockKeys {
     }
 }
 
+/// The longest label, in bytes.
+const LONGEST_LABEL: usize = 128;
+
+/// `label`, cut to what is stored of it: a text for people is not worth an error.
+pub fn cut_label(label: &str) -> &str {
+    let end = (0..=LONGEST_LABEL.min(label.len())).rev().find(|&at| label.is_char_boundary(at));
+    &label[..end.unwrap_or(0)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,10 +14,11 @@ use crate::backend::{Answer, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::courier::Backoff;
 use crate::error::{ExtendError, Fault, LockError, LossReason, PingError, UnlockError};
+use crate::mutant::{self, Mutant};
 use crate::name::LockKeys;
 use crate::scripts::{
-    Acquire, AcquireReply, Call, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next, Renew,
-    RenewHold, RenewReply, Renewed, Script, Terms, Timed,
+    Acquire, AcquireReply, Call, ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply,
+    LockInfo, Malformed, Next, Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
 };
 use crate::ticket::Ticket;
 
@@ -44,6 +45,13 @@ type Said<T> = Result<T, Setback>;
 struct Sent {
     script: &'static Script,
     answer: Answer,
+}
+
+impl Sent {
+    /// From when on a validity counts.
+    fn base(&self) -> Moment {
+        if mutant::is(Mutant::ValidityFromReply) { self.answer.received } else { self.answer.sent }
+    }
 }
 
 impl Local {
@@ -213,7 +221,7 @@ fn take_answer(
     };
     let lock = lane.request.lock.clone();
     match reply {
-        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.answer.sent, now, out),
+        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
         AcquireReply::Queued(queued) => {
             let waited_before = state.mark_queued(id);
             state.queued(id, &queued, now, out);
@@ -245,7 +253,7 @@ fn replay(
     let left = Duration::from_millis(granted.left_millis);
     if let Some(lane) = state.held_lane(id, ticket) {
         let due = Due { lane: id, lock: lane.request.lock.clone(), ticket, lease_millis: 0 };
-        state.renewed(&due, left, granted.waiting, answer.answer.sent, now, out);
+        state.renewed(&due, left, granted.waiting, answer.base(), now, out);
     }
 }
 
@@ -371,7 +379,7 @@ fn take_next(
             state.mark_queued(id);
             state.queued_with(id, left_millis, now, out);
         }
-        Next::Granted(granted) => state.granted(id, &granted, answer.answer.sent, now, out),
+        Next::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
     }
     state.asked(id, ticket, out);
     true
@@ -411,7 +419,7 @@ fn renewal(due: &Due) -> RenewHold {
 fn take_renewal(state: &mut State, due: &Due, reply: Renewed, answer: &Sent, now: Moment, out: &mut Outbox) {
     match reply {
         Renewed::Kept { left_millis, waiting } => {
-            state.renewed(due, Duration::from_millis(left_millis), waiting, answer.answer.sent, now, out);
+            state.renewed(due, Duration::from_millis(left_millis), waiting, answer.base(), now, out);
         }
         Renewed::Lost => {
             if state.held_lane(due.lane, due.ticket).is_some() {
@@ -436,7 +444,7 @@ pub fn extend(
             Ok(RenewReply { holds }) => {
                 let reply = holds.first().copied().unwrap_or(Renewed::Lost);
                 if matches!(reply, Renewed::Kept { .. }) {
-                    state.extended(&due, length, answer.answer.sent);
+                    state.extended(&due, length, answer.base());
                 }
                 take_renewal(state, &due, reply, &answer, now, out);
                 state.still_held(&due)
@@ -494,6 +502,16 @@ impl Local {
         match self.request(Inspect { keys: &keys }.call(), InspectReply::decode).await? {
             InspectReply::Info(info) => Ok(info),
             InspectReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn force_release(self: &Arc<Self>, keys: LockKeys, token: u64) -> Result<bool, LockError> {
+        let call =
+            ForceRelease { keys: &keys, token, terms: self.with_state(|state| self.terms(state)) }.call();
+        match self.request(call, ForceReleaseReply::decode).await? {
+            ForceReleaseReply::Released => Ok(true),
+            ForceReleaseReply::NotHeld => Ok(false),
+            ForceReleaseReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
         }
     }
 

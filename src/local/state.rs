@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::error::{ExtendError, Fault, LockError, LossReason, UnlockError};
 use crate::guard::Hold;
 use crate::lease::{certain, trusted_until};
+use crate::mutant::{self, Mutant};
 use crate::owner::OwnerId;
 use crate::scripts::{Granted, Queued};
 use crate::ticket::{Ticket, Tickets};
@@ -563,6 +564,9 @@ impl State {
 
     /// Every waiter asks: the connection is new, or messages were lost.
     pub fn poll_all(&mut self, out: &mut Outbox) {
+        if mutant::is(Mutant::NoPollAfterGap) {
+            return;
+        }
         let pollers: Vec<LaneId> = self
             .lanes
             .iter()
@@ -600,12 +604,13 @@ impl State {
         now: Moment,
         out: &mut Outbox,
     ) -> bool {
-        let Some(sample) = self.sample.filter(|_| message.epoch == self.epoch) else { return false };
+        let same_connection = message.epoch == self.epoch || mutant::is(Mutant::SampleKept);
+        let Some(sample) = self.sample.filter(|_| same_connection) else { return false };
         let span = |from: u64, to: u64| Duration::from_millis(to.saturating_sub(from));
         let trusted = trusted_until(sample.sent, span(sample.server_millis, message.end_millis));
         let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
         let claim = span(message.now_millis, message.end_millis);
-        if trusted <= now {
+        if trusted <= now && !mutant::is(Mutant::GrantWithoutDeadline) {
             return false;
         }
         let renew = now.plus(claim / 3);
@@ -647,7 +652,9 @@ impl State {
         let lane = self.lanes.get_mut(&id).expect("it was there above");
         lane.phase = Phase::Held(held);
         self.let_in(id, out);
-        self.schedule(id, out);
+        if !mutant::is(Mutant::ArmedLate) {
+            self.schedule(id, out);
+        }
     }
 
     /// A grant was over before it was heard of. The next answer may be quicker; where none is, the lease is shorter
@@ -706,7 +713,7 @@ impl State {
     /// Gives back a ticket that this client does not know (any more), unless its leaving is under way: so the ghost
     /// of a late request lasts one message, not a lease.
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
-        if !self.leaving.contains(&ticket.number) {
+        if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
             self.leave(lock.clone(), ticket, None, None, now.plus(life), None, out);
         }
@@ -782,7 +789,7 @@ impl State {
             return None;
         }
         self.by_ticket.remove(&lane.ticket().number);
-        let ticket = self.tickets.next();
+        let ticket = if mutant::is(Mutant::TicketUsedTwice) { lane.ticket() } else { self.tickets.next() };
         lane.renumber(ticket, now);
         self.begin_waiting(id);
         Some((id, ticket))
@@ -963,7 +970,10 @@ impl State {
 
     pub fn up(&mut self, up: &Up, now: Moment, out: &mut Outbox) {
         self.epoch = up.epoch;
-        self.sample = Some(Sample { server_millis: up.server_millis, sent: up.sent, received: up.received });
+        if self.sample.is_none() || !mutant::is(Mutant::SampleKept) {
+            self.sample =
+                Some(Sample { server_millis: up.server_millis, sent: up.sent, received: up.received });
+        }
         self.counted = up.counted;
         self.deaf = false;
         self.refused = None;
@@ -973,7 +983,9 @@ impl State {
     }
 
     pub fn down(&mut self, detail: String) {
-        self.sample = None;
+        if !mutant::is(Mutant::SampleKept) {
+            self.sample = None;
+        }
         self.trouble = detail;
     }
 
@@ -1002,6 +1014,9 @@ impl State {
     /// **receipt** of the sample, the low side; `None` without a connection.
     pub fn not_after(&self, timeout: Duration, now: Moment) -> Option<u64> {
         let sample = self.sample?;
+        if mutant::is(Mutant::NoDeadline) {
+            return Some(u64::from(u32::MAX) << 20);
+        }
         let span = certain(now.since(sample.received)) + timeout;
         Some(sample.server_millis.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }

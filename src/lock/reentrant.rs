@@ -3,17 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::acquire::acquire;
-use crate::clock::Moment;
-use crate::error::{InvalidLease, InvalidName, LockError};
+use crate::error::{LockError, NotObtained, RunError};
 use crate::guard::Guard;
+use crate::handle::{Handle, Patience};
 use crate::lease::Lease;
-use crate::local::{LockRef, Request, Tether};
-use crate::name::LockKeys;
 use crate::owner::Owner;
-use crate::scripts::Kind;
 
 /// A lock that its owner may take again.
 ///
@@ -29,36 +25,43 @@ use crate::scripts::Kind;
 /// from task to task in order of arrival, for at most 64 tasks, and at most 10 ms once another process is known to
 /// wait. Strict order across all processes is not promised.
 #[derive(Clone)]
-pub struct ReentrantLock {
-    tether: Arc<Tether>,
-    target: Result<LockKeys, InvalidName>,
-    lease: Result<Lease, InvalidLease>,
-    owner: Option<Owner>,
-    max_hold: Option<Duration>,
-    label: Option<Arc<str>>,
-}
+pub struct ReentrantLock(Handle);
 
 impl ReentrantLock {
-    pub(crate) fn new(
-        tether: Arc<Tether>,
-        target: Result<LockKeys, InvalidName>,
-        lease: Lease,
-        label: Option<Arc<str>>,
-    ) -> Self {
-        Self { tether, target, lease: Ok(lease), owner: None, max_hold: None, label }
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self(handle)
     }
 
-    /// This lock with another lease than the client's.
+    /// This lock with another lease than the client's. A lease outside its bounds is reported by the first
+    /// operation.
     #[must_use]
     pub fn with_lease(mut self, lease: Lease) -> Self {
-        self.lease = lease.check();
+        self.0.lease = lease.check();
         self
     }
 
     /// This lock for `owner`, whatever [`Owner::scope`] the call is made in.
     #[must_use]
     pub fn with_owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
+        self.0.owner = Some(owner.clone());
+        self
+    }
+
+    /// This lock held for at most `limit`, counted from the grant: then the guard is lost with the reason
+    /// [`Expired`](crate::LossReason::Expired), however well its renewals fare, and the server frees the lock when
+    /// the guard is dropped, somebody else asks for it, or the lease ends. It bounds what a forgotten or hanging
+    /// holder can do.
+    #[must_use]
+    pub fn with_max_hold(mut self, limit: Duration) -> Self {
+        self.0.max_hold = Some(limit);
+        self
+    }
+
+    /// This lock with a text beside its holds and places, for people who [inspect](crate::Client::inspect) them.
+    /// It is cut to 128 bytes.
+    #[must_use]
+    pub fn with_label(mut self, label: &str) -> Self {
+        self.0.label = Some(Arc::from(crate::name::cut_label(label)));
         self
     }
 
@@ -72,9 +75,7 @@ impl ReentrantLock {
     /// Dropping the future at any point leaves nothing behind: its place in the queue, and a hold that was granted
     /// meanwhile, are given back in the background. Its place in the queue is lost.
     pub fn lock(&self) -> impl Future<Output = Result<Guard, LockError>> + Send + use<> {
-        let attempt = self.attempt(true, None);
-        // Without a deadline a waiter is never told that others hold the lock, save by a close.
-        async move { attempt.await?.ok_or(LockError::Closed) }
+        self.0.lock()
     }
 
     /// Takes the lock if it is free now; `None` where others hold it, or wait for it in this process.
@@ -85,7 +86,7 @@ impl ReentrantLock {
     /// # Cancel safety
     /// As [`lock`](Self::lock).
     pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        self.attempt(false, None)
+        self.0.attempt(Patience::None)
     }
 
     /// Waits for the lock for at most `limit`, counted from this call; `None` where others still hold it then. A
@@ -101,40 +102,74 @@ impl ReentrantLock {
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        // Zero is one attempt, with the time that its answer takes.
-        self.attempt(!limit.is_zero(), (!limit.is_zero()).then_some(limit))
+        self.0.attempt(self.0.patience(limit))
     }
 
-    fn attempt(
+    /// Waits for the lock until `deadline`; as [`try_lock_for`](Self::try_lock_for) with the time that is left. A
+    /// deadline that is past is one attempt.
+    ///
+    /// # Errors
+    /// As [`try_lock_for`](Self::try_lock_for).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_until(
         &self,
-        waits: bool,
-        limit: Option<Duration>,
+        deadline: Instant,
     ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        // The owner and the deadline are those of the call, not of the first poll.
-        let request = self.request(waits);
-        let deadline = limit.map_or(Moment::NEVER, |limit| self.tether.now().plus(limit));
-        let tether = self.tether.clone();
-        async move { acquire(tether, request?, deadline).await }
+        self.try_lock_for(crate::clock::until(deadline))
     }
 
-    fn request(&self, waits: bool) -> Result<Request, LockError> {
-        let owner = self.owner.clone().or_else(Owner::current);
-        Ok(Request {
-            lock: LockRef { kind: Kind::Reentrant, keys: self.target.clone()? },
-            owner: owner.map(|owner| owner.id()),
-            lease: self.lease.clone()?,
-            max_hold: self.max_hold,
-            label: self.label.clone(),
-            waits,
-        })
+    /// Runs `section` while holding the lock, and releases it. Where the hold is lost meanwhile, the section's
+    /// future is dropped at its present await.
+    ///
+    /// # Errors
+    /// [`RunError::Lock`] where the lock was not acquired; [`RunError::Lost`] where it was lost before its release.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the section's, and releases the lock in the background.
+    pub async fn run<R>(&self, section: impl AsyncFnOnce(&Guard) -> R) -> Result<R, RunError> {
+        self.0.run(section).await
+    }
+
+    /// As [`run`](Self::run), but waits for the lock for at most `limit`: `None` where others still hold it then,
+    /// and the section was not begun.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_for<R>(
+        &self,
+        limit: Duration,
+        section: impl AsyncFnOnce(&Guard) -> R,
+    ) -> Result<Option<R>, RunError> {
+        self.0.run_for(limit, section).await
+    }
+
+    /// As [`run`](Self::run), but does not wait: where the lock is not obtained at once, `otherwise` runs instead,
+    /// and is told why.
+    ///
+    /// # Errors
+    /// [`RunError::Lost`] where the lock was obtained and lost.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_or_else<R>(
+        &self,
+        section: impl AsyncFnOnce(&Guard) -> R,
+        otherwise: impl AsyncFnOnce(NotObtained) -> R,
+    ) -> Result<R, RunError> {
+        self.0.run_or_else(section, otherwise).await
     }
 }
 
 impl fmt::Debug for ReentrantLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReentrantLock")
-            .field("lock", &self.target)
-            .field("owner", &self.owner)
+            .field("key", &self.0.keys)
+            .field("owner", &self.0.owner)
             .finish_non_exhaustive()
     }
 }
