@@ -1,6 +1,8 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
 mod auto_traits;
+mod conformance;
 mod dependencies;
 mod layers;
+mod suite;
 mod support;
