@@ -9,34 +9,37 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use lockwright::*;
 
+/// Says what a type implements: the inherent constants hide the trait's where their bounds hold.
+struct Probe<T>(std::marker::PhantomData<T>);
+
+trait Otherwise {
+    const SEND: &str = "";
+    const SYNC: &str = "";
+    const UNPIN: &str = "";
+    const CLONE: &str = "";
+}
+
+impl<T> Otherwise for Probe<T> {}
+
+impl<T: Send> Probe<T> {
+    const SEND: &str = "S";
+}
+
+impl<T: Sync> Probe<T> {
+    const SYNC: &str = "Y";
+}
+
+impl<T: Unpin> Probe<T> {
+    const UNPIN: &str = "U";
+}
+
+impl<T: Clone> Probe<T> {
+    const CLONE: &str = "C";
+}
+
 /// What a type implements, as the letters of `Send`, `sYnc`, `Unpin`, `Clone`.
 macro_rules! traits_of {
     ($type:ty) => {{
-        // The inherent constants hide the trait's where their bounds hold.
-        trait Otherwise {
-            const SEND: &str = "";
-            const SYNC: &str = "";
-            const UNPIN: &str = "";
-            const CLONE: &str = "";
-        }
-        struct Probe<T>(std::marker::PhantomData<T>);
-        impl<T> Otherwise for Probe<T> {}
-        #[allow(dead_code, reason = "some types lack some of them")]
-        impl<T: Send> Probe<T> {
-            const SEND: &str = "S";
-        }
-        #[allow(dead_code, reason = "some types lack some of them")]
-        impl<T: Sync> Probe<T> {
-            const SYNC: &str = "Y";
-        }
-        #[allow(dead_code, reason = "some types lack some of them")]
-        impl<T: Unpin> Probe<T> {
-            const UNPIN: &str = "U";
-        }
-        #[allow(dead_code, reason = "some types lack some of them")]
-        impl<T: Clone> Probe<T> {
-            const CLONE: &str = "C";
-        }
         fn is_static_and_shows_itself<T: 'static + Debug>() {}
         is_static_and_shows_itself::<$type>();
         [<Probe<$type>>::SEND, <Probe<$type>>::SYNC, <Probe<$type>>::UNPIN, <Probe<$type>>::CLONE].concat()
@@ -127,20 +130,14 @@ fn spawnable<F: Future + Send + 'static>(_: F) {}
 
 /// Never called: that it compiles is the test.
 #[allow(dead_code)]
-fn futures_own_what_they_need(
-    client: &Client,
-    lock: &ReentrantLock,
-    guard: &Guard,
-    owned: Guard,
-    other: Guard,
-) {
+fn futures_own_what_they_need(client: &Client, lock: &ReentrantLock, guard: Guard, deadline: Instant) {
     spawnable(lock.lock());
     spawnable(lock.try_lock());
     spawnable(lock.try_lock_for(Duration::ZERO));
-    spawnable(lock.try_lock_until(Instant::now() + Duration::ZERO));
+    spawnable(lock.try_lock_until(deadline));
     spawnable(guard.extend(Duration::ZERO));
     spawnable(guard.lost());
-    spawnable(owned.unlock());
+    spawnable(guard.unlock());
     spawnable(Owner::new().scope(lock.lock()));
     spawnable(lock.lock().in_owner(&Owner::new()));
     // From a temporary handle.
@@ -154,7 +151,6 @@ fn futures_own_what_they_need(
         let _ = client.inspect("a").await;
         let _ = client.force_release("a", 1).await;
         client.close().await;
-        drop(other);
     });
     // Taking a guard by value is what makes a second unlock impossible.
     let _: fn(Guard) -> _ = Guard::unlock;
@@ -162,7 +158,7 @@ fn futures_own_what_they_need(
 
 /// What users write. Never called.
 #[allow(dead_code)]
-async fn uses(client: Client) {
+async fn uses(client: Client) -> LossReason {
     let task = tokio::spawn(client.lock("a").lock());
     let _guard: Guard = task.await.expect("it does not panic").expect("it is granted");
 
@@ -185,7 +181,7 @@ async fn uses(client: Client) {
         let work = async { done };
         tokio::select! {
             biased;
-            reason = lost => drop(reason),
+            reason = lost => return reason,
             _ = work => drop(guard.unlock().await),
         }
     }
@@ -205,5 +201,6 @@ async fn uses(client: Client) {
         let _outer = lock.lock().await?;
         lock.lock().await
     });
-    let _inner: Result<Guard, LockError> = tokio::spawn(inner).await.expect("it does not panic");
+    let inner: Result<Guard, LockError> = tokio::spawn(inner).await.expect("it does not panic");
+    inner.expect("it is granted").lost().await
 }

@@ -155,7 +155,8 @@ pub async fn a_longest_hold_ends_the_guard<D: Deployment>(on: &D) {
     // Though the guard is still there, the lock comes free.
     let next = wait_for(&other, "a").await;
     assert!(next.token() > guard.token());
-    let guard = soon("the lock", one.lock("b").with_max_hold(millis(2_000)).lock()).await.expect("it is granted");
+    let guard =
+        soon("the lock", one.lock("b").with_max_hold(millis(2_000)).lock()).await.expect("it is granted");
     match guard.extend(Duration::from_secs(60)).await {
         Err(ExtendError::MaxHold { left }) => assert!(left <= millis(2_000), "{left:?}"),
         other => panic!("{other:?}"),

@@ -101,7 +101,7 @@ pub trait Deployment {
 /// Runs one case, on a back end that can.
 pub async fn run<D: Deployment>(on: D, needs: Capability, case: impl AsyncFnOnce(&D)) {
     if D::CAPABILITIES.contains(&needs) {
-        case(&on).await;
+        Box::pin(case(&on)).await;
         on.check_left().await;
     }
 }
@@ -146,7 +146,10 @@ pub async fn timed<T>(what: &str, future: impl Future<Output = T>) -> (Duration,
 
 /// Waits until `count` tickets wait for the lock.
 pub async fn until_waiting(client: &Client, name: &str, count: u64) {
-    until(&format!("a queue of {count} for {name}"), async || info(client, name).await.waiting_count == count).await;
+    until(&format!("a queue of {count} for {name}"), async || {
+        info(client, name).await.waiting_count == count
+    })
+    .await;
 }
 
 /// Waits until nobody holds the lock or waits for it.

@@ -82,7 +82,11 @@ pub async fn a_release_wakes_a_waiter_of_another_client<D: Deployment>(on: &D) {
         until_waiting(&one, "a", 1).await;
         let release = async {
             // Both ways of letting go.
-            if round % 2 == 0 { drop(guard) } else { guard.unlock().await.expect("it is held") }
+            if round % 2 == 0 {
+                drop(guard)
+            } else {
+                guard.unlock().await.expect("it is held")
+            }
             waiting.await.expect("no panic").expect("it is granted")
         };
         let (took, guard) = timed("the lock", release).await;
@@ -174,7 +178,8 @@ pub async fn names_are_different_locks<D: Deployment>(on: &D) {
     let client = on.client().await;
     // Names that an escape that loses something would make one lock.
     let longest = "ä".repeat(256);
-    let names = ["a", "A", "a ", "{a}", "%7Ba%7D", "a}{a", "a:queue", "a:token", "%", "%25", "\0", "\n", &longest];
+    let names =
+        ["a", "A", "a ", "{a}", "%7Ba%7D", "a}{a", "a:queue", "a:token", "%", "%25", "\0", "\n", &longest];
     let mut guards = Vec::new();
     for name in names {
         guards.push(take(&client, name).await);
@@ -192,9 +197,7 @@ pub async fn namespaces_do_not_see_each_other<D: Deployment>(on: &D) {
 pub async fn invalid_names_are_told<D: Deployment>(on: &D) {
     let client = on.client().await;
     let too_long = "a".repeat(513);
-    for (name, wanted) in
-        [("", InvalidName::Empty), (&too_long, InvalidName::TooLong { bytes: 513 })]
-    {
+    for (name, wanted) in [("", InvalidName::Empty), (&too_long, InvalidName::TooLong { bytes: 513 })] {
         // Making a handle is no operation yet.
         let lock = client.lock(name);
         let wanted = LockError::InvalidName(wanted);
@@ -234,7 +237,10 @@ pub async fn a_section_is_not_begun_without_the_lock<D: Deployment>(on: &D) {
     drop(guard);
     let nameless = other.lock("");
     let error = LockError::InvalidName(InvalidName::Empty);
-    assert_eq!(nameless.run(async |_| panic!("it was begun")).await, Err::<(), _>(RunError::Lock(error.clone())));
+    assert_eq!(
+        nameless.run(async |_| panic!("it was begun")).await,
+        Err::<(), _>(RunError::Lock(error.clone()))
+    );
     let why = nameless.run_or_else(async |_| panic!("it was begun"), async |why| why).await;
     assert_eq!(why, Ok(NotObtained::Failed(error)));
 }
@@ -282,6 +288,12 @@ pub async fn inspection_shows_holders_and_waiters<D: Deployment>(on: &D) {
     // The default lease, of which little has passed.
     assert!((10_000..=30_000).contains(&info.holds[0].left_millis), "{:?}", info.holds);
     guard.unlock().await.expect("it is held");
-    soon("the lock", waiting).await.expect("no panic").expect("it is granted").unlock().await.expect("it is held");
+    soon("the lock", waiting)
+        .await
+        .expect("no panic")
+        .expect("it is granted")
+        .unlock()
+        .await
+        .expect("it is held");
     assert!(is_free(&super::info(&other, "a").await));
 }

@@ -3,3 +3,4 @@
 
 pub mod resp;
 pub mod server;
+pub mod time;
