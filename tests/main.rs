@@ -4,5 +4,7 @@ mod auto_traits;
 mod conformance;
 mod dependencies;
 mod layers;
+mod protocol;
+mod scripts;
 mod suite;
 mod support;

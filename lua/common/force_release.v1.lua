@@ -1,1 +1,36 @@
-return {}
+-- common/force_release, version 1
+-- EFFECT   Ends the grant that a token belongs to, whoever holds it, and tells the holders. The lock goes to the first
+--          waiting ticket that can be reached. Nothing happens where a later grant holds the lock.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- KEYS[5]  zset    K:readers: read holds
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000 (not used: nobody's deadline is set)
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  token   any token of the grant that is to end
+-- RETURNS  released now:ms
+-- RETURNS  not_held now:ms
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    lost    every holder
+-- WAKES    grant   the waiting ticket that the lock went to
+-- COST     5 (one hold, nobody waits)
+-- NEEDS    DEL GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME
+local call = open_call()
+local lock = read_lock(call)
+if not lock then return { 'foreign_key', call.now, call.lock } end
+local token = tonumber(ARGV[5])
+if not lock.held or token < lock.token or token >= lock.token + lock.block then return { 'not_held', call.now } end
+
+call.kind = lock.kind
+local waiting = read_waiting(call, lock.tickets[1]) or new_waiting()
+redis.call('DEL', call.lock, KEYS[5])
+for _, ticket in ipairs(lock.tickets) do
+  tell(call, ticket, 'lost ' .. ticket .. ' ' .. int(lock.token))
+end
+if waiting.kind == lock.kind then advance(call, waiting) end
+save_waiting(call, waiting)
+return { 'released', call.now }

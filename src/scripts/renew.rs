@@ -77,4 +77,12 @@ impl RenewReply {
     }
 }
 
-pub(super) static SCRIPT: Script = compose!("common/renew", 1, ["common/renew.v1.lua"]);
+pub(super) static SCRIPT: Script = compose!("common/renew", 1, [
+    "lib/int.lua"
+    "lib/bounded.lua"
+    "lib/peek.lua"
+    "lib/client_of.lua"
+    "lib/read_client.lua"
+    "lib/renew_hold.lua"
+    "common/renew.v1.lua"
+]);

@@ -1,0 +1,9 @@
+-- drop_ticket(waiting, ticket): the ticket no longer waits. What is left of it in the list is a dead entry.
+local function drop_ticket(waiting, ticket)
+  if not waiting.entries[ticket] then return end
+  waiting.entries[ticket] = false
+  waiting.gone[#waiting.gone + 1] = ticket
+  waiting.living = waiting.living - 1
+  local client = touch_client(waiting, ticket)
+  if client then client.living = client.living - 1 end
+end

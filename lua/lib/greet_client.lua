@@ -1,0 +1,8 @@
+-- greet_client(call, waiting, ticket, deaf): the client has called: its places live on for a whole deadline.
+local function greet_client(call, waiting, ticket, deaf)
+  local client = touch_client(waiting, ticket)
+  if client then
+    client.deadline, client.deaf = call.now + call.deadline, deaf
+    waiting.greeted = true
+  end
+end
