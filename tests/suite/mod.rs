@@ -26,6 +26,7 @@ macro_rules! for_each_case {
                 a_second_client_is_told_busy,
                 a_limited_wait_ends_in_time,
                 a_limited_wait_takes_what_comes_free,
+                a_wait_for_a_holder_is_no_wait_for_the_server,
                 a_release_wakes_a_waiter_of_another_client,
                 clients_are_served_in_the_order_they_came,
                 tokens_rise_from_grant_to_grant,

@@ -74,6 +74,20 @@ pub async fn a_limited_wait_takes_what_comes_free<D: Deployment>(on: &D) {
     assert!(guard.is_some_and(|guard| guard.is_held()));
 }
 
+pub async fn a_wait_for_a_holder_is_no_wait_for_the_server<D: Deployment>(on: &D) {
+    // Less than the time between two polls, in which the server is not asked and says nothing.
+    let impatient = |builder: ClientBuilder| builder.unavailable_after(Duration::from_millis(200));
+    let (one, other) = (on.client().await, on.client_with(impatient).await);
+    let guard = take(&one, "a").await;
+    let waiting = tokio::spawn(other.lock("a").lock());
+    until_waiting(&one, "a", 1).await;
+    // The passing of time is the subject: one poll at least.
+    pass(Duration::from_secs(2)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await);
+    guard.unlock().await.expect("it is held");
+    assert!(soon("the lock", waiting).await.expect("no panic").expect("it is granted").is_held());
+}
+
 pub async fn a_release_wakes_a_waiter_of_another_client<D: Deployment>(on: &D) {
     let (one, other) = (on.client_with(slow_to_poll).await, on.client_with(slow_to_poll).await);
     for round in 0..10 {
