@@ -3,8 +3,8 @@
 mod auto_traits;
 mod conformance;
 mod dependencies;
+mod examples;
 mod layers;
-mod protocol;
 mod scripts;
 mod suite;
 mod support;
