@@ -14,6 +14,8 @@ use crate::scripts::Call;
 use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+#[cfg(feature = "embedded")]
+pub mod embedded;
 pub mod fault;
 #[cfg(feature = "redis")]
 pub mod redis;

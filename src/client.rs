@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+#[cfg(feature = "embedded")]
+use crate::backend::embedded::Engine;
 use crate::backend::{Backend, EventReceiver};
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -50,6 +52,57 @@ impl Client {
     #[cfg(feature = "redis")]
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder().url(url).connect().await
+    }
+
+    /// A client on an engine of its own, in this process: the same scripts and the same semantics without a server,
+    /// for unit tests and examples. It lives on tokio's clock, so a test that pauses the time has leases that end
+    /// when it says so.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::Client;
+    ///
+    /// let client = Client::embedded();
+    /// let guard = client.lock("order:42").lock().await?;
+    /// assert!(client.lock("order:42").try_lock().await?.is_none());
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded() -> Self {
+        Self::embedded_on(&Engine::new())
+    }
+
+    /// A client on an engine that it shares: each client is what a process is with a real server.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, Engine};
+    ///
+    /// let engine = Engine::new();
+    /// let (here, there) = (Client::embedded_on(&engine), Client::embedded_on(&engine));
+    /// let _guard = here.lock("order:42").lock().await?;
+    /// assert!(there.lock("order:42").try_lock().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn embedded_on(engine: &Engine) -> Self {
+        Self::start_embedded(engine, Config::default())
+    }
+
+    #[cfg(feature = "embedded")]
+    fn start_embedded(engine: &Engine, config: Config) -> Self {
+        let (client, clock, chance) = (ClientId::random(), Clock::tokio(), Chance::from_system());
+        let (backend, events) = crate::backend::embedded::connect(engine, &config, client, clock.clone());
+        Self::start(backend, events, config, client, clock, chance)
     }
 
     /// The way to a client with other settings.
@@ -297,6 +350,21 @@ impl ClientBuilder {
         let setup = Setup { url, tls: self.tls, config: config_, client, clock: clock_, chance: chance_ };
         let (backend, events) = connect(setup).await?;
         Ok(Client::start(backend, events, config, client, clock, chance))
+    }
+}
+
+#[cfg(feature = "embedded")]
+impl ClientBuilder {
+    /// A client with these settings on an engine in this process; see [`Client::embedded_on`]. The settings of a
+    /// network have no effect.
+    ///
+    /// # Errors
+    /// [`ConnectError`], where a setting is invalid.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn embedded_on(self, engine: &Engine) -> Result<Client, ConnectError> {
+        Ok(Client::start_embedded(engine, checked(self.config, self.namespace.as_deref())?))
     }
 }
 

@@ -3,11 +3,10 @@
 // The module `internals` makes every private item public; builds without it hold the rule.
 #![cfg_attr(lockwright_internals, allow(missing_docs))]
 
-#[cfg(not(feature = "fred"))]
-compile_error!("lockwright needs a back end: enable the feature `fred`");
+#[cfg(not(any(feature = "fred", feature = "embedded")))]
+compile_error!("lockwright needs a back end: enable the feature `fred` or `embedded`");
 
 mod acquire;
-#[allow(missing_docs, reason = "its names speak for themselves, and no user sees them")]
 mod backend;
 mod chance;
 mod client;
@@ -30,6 +29,8 @@ mod token;
 mod wakeup;
 mod watchdog;
 
+#[cfg(feature = "embedded")]
+pub use backend::embedded::Engine;
 pub use client::{Client, ClientBuilder};
 pub use error::{
     ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason,
@@ -44,20 +45,24 @@ pub use scripts::{HoldInfo, Kind, LockInfo, Mode, WaitInfo};
 /// For the tests and benches of this repository alone; no part of the API.
 #[cfg(lockwright_internals)]
 #[doc(hidden)]
-#[allow(missing_docs)]
 pub mod internals {
     macro_rules! expose {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
     expose!(backend chance clock config error mutant name owner scripts ticket token);
 
+    #[cfg(feature = "embedded")]
+    pub mod embedded {
+        pub use crate::backend::embedded::*;
+    }
+
     /// A client over any back end, its tasks on the present runtime.
     pub fn client(
-        back_end: (std::sync::Arc<dyn crate::backend::Backend>, crate::backend::EventReceiver),
-        config: crate::config::Config,
-        id: crate::ticket::ClientId,
-        clock: crate::clock::Clock,
-        chance: crate::chance::Chance,
+        back_end: (std::sync::Arc<dyn backend::Backend>, backend::EventReceiver),
+        config: config::Config,
+        id: ticket::ClientId,
+        clock: clock::Clock,
+        chance: chance::Chance,
     ) -> crate::Client {
         crate::Client::start(back_end.0, back_end.1, config, id, clock, chance)
     }

@@ -3,8 +3,13 @@
 mod auto_traits;
 mod conformance;
 mod dependencies;
+#[cfg(feature = "embedded")]
+mod differential;
 mod examples;
 mod layers;
+mod link;
+mod protocol;
 mod scripts;
 mod suite;
 mod support;
+mod wire;

@@ -8,7 +8,7 @@ local function judge(call, waiting, ticket, own)
     return 'dead'
   end
   if own and own.ticket == ticket then return 'granted' end
-  if not client.unreachable and offer(call, ticket, entry, client) then return 'granted' end
+  if not client.unreachable and offer(call, waiting, ticket, entry, client) then return 'granted' end
   client.unreachable, entry.kept = true, true
   return 'kept'
 end

@@ -110,7 +110,7 @@ fn a_release_without_the_right_to_pexpire_is_done_and_takes_its_hand_over_back()
     let reply = with(&mut rig, &mut wire, |rig| rig.leave_for(holder.ticket, Some(&next)));
     assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None });
     assert_eq!(rig.held_token(), 0);
-    let [Message::Grant { token, .. }, Message::Lost { ticket, token: lost }] = b.messages()[..] else {
+    let [(_, News::Grant { token, .. }), (ticket, News::Lost { token: lost })] = b.messages()[..] else {
         panic!()
     };
     assert_eq!((ticket, lost), (waiter.ticket, token));
@@ -174,7 +174,7 @@ fn with_full_memory_holds_are_renewed_released_and_handed_over() {
     assert_eq!(rig.leave(&inner), LeaveReply::Kept);
     let reply = rig.leave_for(outer.ticket, Some(&next));
     assert!(matches!(reply, LeaveReply::Freed { next: Next::Queued { place: 2, .. }, .. }), "{reply:?}");
-    assert!(matches!(b.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
     assert_eq!(rig.leave(&mine), LeaveReply::Gone { more: false });
 
     // The lock goes away; a leaving that is no hold passes it on.

@@ -22,7 +22,7 @@ fn the_lock_is_handed_over_in_order_each_time_with_a_claim() {
         assert_eq!(rig.leave(&pair[0]), LeaveReply::Freed { more: false, next: Next::None });
         let now = rig.now();
         let messages = clients[at + 1].messages();
-        let Message::Grant { ticket, token, end_millis, now_millis } = messages[messages.len() - 1] else {
+        let (ticket, News::Grant { token, end_millis, now_millis, .. }) = messages[messages.len() - 1] else {
             panic!("{messages:?}")
         };
         assert_eq!((ticket, end_millis - now_millis), (pair[1].ticket, CLAIM));
@@ -50,7 +50,7 @@ fn a_claim_is_no_longer_than_the_lease_and_carries_what_its_entry_says() {
     let waiter = Attempt { lease_millis: 800, block: 64, label: Some("l".into()), ..b.attempt_of(owner(2)) };
     rig.queued(&waiter);
     rig.leave(&holder);
-    let [Message::Grant { token, end_millis, now_millis, .. }] = b.messages()[..] else { panic!() };
+    let [(_, News::Grant { token, end_millis, now_millis, .. })] = b.messages()[..] else { panic!() };
     assert_eq!(end_millis - now_millis, 800);
     let lock = rig.keys.lock().to_owned();
     assert_eq!((rig.get(&lock, "block"), rig.get(&lock, "owner")), ("64".into(), owner(2).to_string()));
@@ -69,7 +69,7 @@ fn the_new_ticket_of_a_leaving_queues_behind_the_others() {
     rig.queued(&waiter);
     let reply = rig.leave_for(holder.ticket, Some(&next));
     assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::Queued { place: 1, left_millis: CLAIM } });
-    assert!(matches!(b.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
     assert_eq!(rig.list(), [next.ticket.to_string()]);
     assert!(rig.places_of(&a).ends_with(" 1"));
 
@@ -116,7 +116,7 @@ fn an_unreachable_waiter_is_passed_over_and_keeps_its_place() {
     }
     b.hang_up(&mut rig);
     rig.leave(&holder);
-    assert!(matches!(c.messages()[..], [Message::Grant { ticket, .. }] if ticket == three.ticket));
+    assert!(matches!(c.messages()[..], [(ticket, News::Grant { .. })] if ticket == three.ticket));
     assert_eq!(rig.list()[0], two.ticket.to_string());
     assert!(rig.places_of(&b).ends_with(" 2"));
     assert!(matches!(rig.poll(&two), AcquireReply::Queued(Queued { place: 1, new: false, .. })));
@@ -247,7 +247,7 @@ fn a_client_that_is_silent_for_longer_than_its_deadline_is_removed() {
     rig.set_deadline(&b, -1);
     rig.leave(&holder);
     assert_eq!(b.messages(), []);
-    assert!(matches!(c.messages()[..], [Message::Grant { ticket, .. }] if ticket == living.ticket));
+    assert!(matches!(c.messages()[..], [(ticket, News::Grant { .. })] if ticket == living.ticket));
     rig.leave(&living);
     assert_only_counter(&mut rig);
 }
@@ -266,7 +266,7 @@ fn an_entry_that_stands_twice_counts_once() {
     assert_eq!(rig.list().len(), 3);
     b.hang_up(&mut rig);
     rig.leave(&holder);
-    assert!(matches!(c.messages()[..], [Message::Grant { ticket, .. }] if ticket == other.ticket));
+    assert!(matches!(c.messages()[..], [(ticket, News::Grant { .. })] if ticket == other.ticket));
     assert!(matches!(rig.leave(&other), LeaveReply::Freed { .. }));
     assert_eq!(rig.get(&rig.keys.waiting(), "queue"), "reentrant 3 1");
     assert!(matches!(rig.poll(&twice), AcquireReply::Granted(Granted { waiting: false, .. })));
@@ -286,7 +286,7 @@ fn who_leaves_the_queue_of_a_free_lock_wakes_the_next() {
     assert_eq!(rig.held_token(), 0, "nobody can be reached");
     c.listen(&rig.server);
     assert_eq!(rig.leave(&first), LeaveReply::Gone { more: false });
-    assert!(matches!(c.messages()[..], [Message::Grant { ticket, .. }] if ticket == second.ticket));
+    assert!(matches!(c.messages()[..], [(ticket, News::Grant { .. })] if ticket == second.ticket));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_try_on_a_free_lock_is_busy_when_a_waiter_before_it_gets_it() {
     let lock = rig.keys.lock().to_owned();
     rig.wire.ok(&["DEL", &lock]);
     assert_eq!(rig.acquire(&tried, Wait::No), AcquireReply::Busy { left_millis: CLAIM });
-    assert!(matches!(b.messages()[..], [Message::Grant { .. }]));
+    assert!(matches!(b.messages()[..], [(_, News::Grant { .. })]));
     assert!(rig.all_keys() == [lock, rig.keys.token()], "and leaves nothing behind");
 }
 
@@ -314,8 +314,8 @@ fn a_newcomer_on_a_free_lock_queues_behind_who_gets_it() {
     rig.wire.ok(&["DEL", &lock]);
     let queued = rig.queued(&newcomer);
     assert_eq!((queued.place, queued.left_millis, queued.new), (1, CLAIM, true));
-    let held = Message::Held { ticket: waiter.ticket };
-    assert!(matches!(b.messages()[..], [Message::Grant { .. }, last] if last == held));
+    let held = (waiter.ticket, News::Held);
+    assert!(matches!(b.messages()[..], [(_, News::Grant { .. }), last] if last == held));
 }
 
 #[test]
@@ -335,9 +335,9 @@ fn force_release_ends_the_grant_of_that_token_only_and_hands_over() {
         assert_eq!(rig.force_release(wrong), ForceReleaseReply::NotHeld);
     }
     assert_eq!(rig.force_release(token + 63), ForceReleaseReply::Released);
-    let lost = |ticket| Message::Lost { ticket, token };
+    let lost = |ticket| (ticket, News::Lost { token });
     assert_eq!(a.messages(), [lost(holder.ticket), lost(inner.ticket)]);
-    let [Message::Grant { token: next, .. }] = b.messages()[..] else { panic!() };
+    let [(_, News::Grant { token: next, .. })] = b.messages()[..] else { panic!() };
     assert!(next > token + 63);
     assert_eq!(rig.renew(&[(holder.ticket, LEASE)]), [Renewed::Lost]);
     assert_eq!(rig.force_release(token), ForceReleaseReply::NotHeld, "a later grant is safe");
@@ -356,5 +356,5 @@ fn in_a_cluster_messages_go_to_a_channel_in_the_locks_own_slot() {
     rig.granted(&holder);
     rig.queued(&waiter);
     rig.leave(&holder);
-    assert!(matches!(b.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
 }

@@ -258,5 +258,5 @@ fn odd_entries_of_a_queue_are_dead_ones() {
     rig.queued(&waiter);
     rig.set(&waiting, &odd.ticket.to_string(), "what is this");
     rig.leave(&holder);
-    assert!(matches!(b.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
 }

@@ -27,7 +27,7 @@ fn up_to_255_dead_entries_cost_one_call() {
     let waiter = a.attempt();
     let holder = held(&mut rig, 255, &[&waiter]);
     assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
-    assert!(matches!(a.messages()[..], [Message::Grant { .. }]));
+    assert!(matches!(a.messages()[..], [(_, News::Grant { .. })]));
     assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
 }
 
@@ -52,7 +52,7 @@ fn beyond_the_limit_the_lock_is_left_free_and_the_client_calls_again() {
     assert_eq!(rig.list().len(), 601 - 512);
     assert_eq!(a.messages(), []);
     assert_eq!(rig.leave(&holder), LeaveReply::Gone { more: false });
-    assert!(matches!(a.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(a.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn compaction_keeps_the_kept_in_their_order() {
     rig.queued(&waiter);
     rig.add_dead(3);
     rig.leave(&holder);
-    assert!(matches!(last.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    assert!(matches!(last.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
     let tickets: Vec<String> = kept.iter().map(|attempt| attempt.ticket.to_string()).collect();
     let list = rig.list();
     assert_eq!(list[..5], tickets);

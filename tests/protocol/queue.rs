@@ -74,7 +74,7 @@ fn the_head_and_every_poll_tell_the_holder() {
     let (mut a, b, c) = (rig.client(), rig.client(), rig.client());
     let holder = a.attempt();
     rig.granted(&holder);
-    let held = Message::Held { ticket: holder.ticket };
+    let held = (holder.ticket, News::Held);
     let (first, second) = (b.attempt(), c.attempt());
     rig.queued(&first);
     assert_eq!(a.messages(), [held]);

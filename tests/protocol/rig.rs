@@ -246,7 +246,7 @@ impl Peer {
     }
 
     /// What has come since the last call. All messages sent before it are in: the server answers in order.
-    pub fn messages(&mut self) -> Vec<Message> {
+    pub fn messages(&mut self) -> Vec<(Ticket, News)> {
         let ears = self.ears.as_mut().expect("the client listens");
         ears.send(&["PING"]);
         let mut messages = Vec::new();
@@ -254,7 +254,9 @@ impl Peer {
             let words = ears.read().texts();
             match words[0].as_str() {
                 "message" | "smessage" => {
-                    messages.push(Message::parse(words[2].as_bytes()).expect("a message of ours"));
+                    let message = Message::parse(words[2].as_bytes()).expect("a message of ours");
+                    assert_eq!(message.kind, Kind::Reentrant, "it names the lock");
+                    messages.push((message.ticket, message.news));
                 }
                 "pong" => return messages,
                 _ => {}

@@ -91,9 +91,9 @@ fn a_token_that_reached_nobody_is_granted_to_the_next_and_to_one_only() {
         rig.queued(attempt);
     }
     rig.leave(&holder);
-    let [Message::Grant { token, .. }] = b.messages()[..] else { panic!() };
+    let [(_, News::Grant { token, .. })] = b.messages()[..] else { panic!() };
     assert_eq!(counter(&mut rig), token + 63, "the whole of the larger block is spent");
     rig.leave(&large);
-    let [Message::Grant { token: next, .. }] = b.messages()[..] else { panic!() };
+    let [(_, News::Grant { token: next, .. })] = b.messages()[..] else { panic!() };
     assert!(next > token + 63);
 }

@@ -26,6 +26,11 @@ impl Reply {
         }
     }
 
+    /// The same, and an empty text for nil.
+    pub fn text_or_empty(&self) -> String {
+        if *self == Self::Nil { String::new() } else { self.text() }
+    }
+
     /// The number; panics on anything else.
     pub fn int(&self) -> i64 {
         match self {
@@ -101,9 +106,10 @@ impl Connection {
     }
 
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).expect("the server answers");
-        line.trim_end_matches("\r\n").to_owned()
+        let mut line = Vec::new();
+        self.stream.read_until(b'\n', &mut line).expect("the server answers");
+        // An error may quote a word that is no UTF-8.
+        String::from_utf8_lossy(&line).trim_end_matches("\r\n").to_owned()
     }
 
     fn bulk(&mut self, length: i64) -> Reply {

@@ -1,5 +1,6 @@
 //! Real servers, started by the test that needs one and stopped by their process id.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -83,6 +84,18 @@ impl Server {
             .unwrap_or_else(|| panic!("{} does not start again", self.program.display()));
     }
 
+    /// The connections, our own view left out: each a map of what `CLIENT LIST` says.
+    pub fn clients(&self) -> Vec<BTreeMap<String, String>> {
+        let mut connection = self.connection();
+        let own = connection.ok(&["CLIENT", "ID"]).int().to_string();
+        let list = connection.ok(&["CLIENT", "LIST"]).text();
+        let fields = |line: &str| {
+            let pairs = line.split_whitespace().filter_map(|field| field.split_once('='));
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        list.lines().map(fields).filter(|client| client["id"] != own).collect()
+    }
+
     /// Sends the process a signal, `STOP` and `CONT` for instance.
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
@@ -96,7 +109,8 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on now.
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 

@@ -19,9 +19,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use fred::clients::Client;
+use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
+use fred::interfaces::{
+    AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame, ServerInterface,
+};
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, Server, ServerConfig, TcpConfig,
 };
@@ -30,7 +32,7 @@ use socket2::TcpKeepalive;
 use tokio::sync::{broadcast, watch};
 
 use crate::backend::redis::address::{Address, Place};
-use crate::backend::{Failure, Value};
+use crate::backend::{Failure, ServerError, Value};
 use crate::config::Tls;
 use crate::error::ConnectError;
 
@@ -160,9 +162,7 @@ impl Connection {
             // A call on an ended client is queued for nobody and waits for its whole timeout.
             return Err(Failure::NotSent);
         }
-        let options =
-            Options { max_attempts: Some(1), fail_fast: true, timeout: Some(limit), ..Options::default() };
-        let client = self.client.with_options(&options);
+        let client = self.client.with_options(&options(limit));
         // Not `evalsha`: that interface ignores the options in silence.
         let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
         let args: Vec<FredValue> = words.into_iter().map(word).collect();
@@ -177,10 +177,20 @@ impl Connection {
 
     pub async fn subscribe(&self, channel: &str, limit: Duration) -> Result<Messages, Failure> {
         let messages = Messages(self.client.message_rx());
-        // fred says yes before the server does, and gives a refusal to the next command: here that is our PING.
-        self.client.subscribe(channel).await.map_err(failure)?;
-        self.call("PING", Vec::new(), limit).await?;
-        Ok(messages)
+        // fred says yes before the server does, and keeps no place for a refusal: it is the answer to whatever
+        // waits for one then, and is dropped where nothing does. A PING whose place is taken before anything is
+        // read gets it; of two commands that are sent one by one, the refusal may come between.
+        let pipeline = Pipeline::from(self.client.with_options(&options(limit)));
+        pipeline.subscribe(channel).await.map_err(failure)?;
+        let _: FredValue = pipeline.ping(None).await.map_err(failure)?;
+        match pipeline.last::<FredValue>().await {
+            Ok(_) => Ok(messages),
+            Err(error) => match server_said(&error) {
+                Some(said) if is_of_ping(&said) => Ok(messages),
+                Some(said) => Err(Failure::Server(said)),
+                None => Err(failure(error)),
+            },
+        }
     }
 
     pub async fn closed(&self) {
@@ -236,6 +246,11 @@ impl Messages {
     }
 }
 
+/// One attempt, on the connection that is there, and no longer than `limit`.
+fn options(limit: Duration) -> Options {
+    Options { max_attempts: Some(1), fail_fast: true, timeout: Some(limit), ..Options::default() }
+}
+
 fn word(word: Word) -> FredValue {
     match word {
         Word::Fixed(text) => FredValue::from_static_str(text),
@@ -277,23 +292,31 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// Why there is no connection: here fred mixes what a server said with its own words.
+/// The server's words, where `error` is made of them: outside of a frame fred mixes them with its own.
+fn server_said(error: &Error) -> Option<ServerError> {
+    use ErrorKind::{Auth, Cluster, InvalidArgument, InvalidCommand, Unknown};
+    let first = error.details().split_whitespace().next().unwrap_or_default();
+    let code = first.len() > 2 && first.bytes().all(|byte| byte.is_ascii_uppercase());
+    let kind = matches!(error.kind(), Auth | Cluster | InvalidArgument | InvalidCommand | Unknown);
+    (code && kind).then(|| server_error(error.details()))
+}
+
+/// Whether an error can be that of the PING behind a SUBSCRIBE, and not of the SUBSCRIBE: then that has succeeded.
+fn is_of_ping(error: &ServerError) -> bool {
+    match error.code.as_str() {
+        // These stop PING, and no SUBSCRIBE.
+        "MISCONF" | "MASTERDOWN" | "LOADING" => true,
+        "NOPERM" => error.text.contains("'ping'"),
+        _ => false,
+    }
+}
+
 fn no_wire(error: &Error) -> NoWire {
-    let text = error.details();
-    let first = text.split_whitespace().next().unwrap_or_default();
-    let server = matches!(
-        error.kind(),
-        ErrorKind::Auth
-            | ErrorKind::Cluster
-            | ErrorKind::InvalidArgument
-            | ErrorKind::InvalidCommand
-            | ErrorKind::Unknown
-    );
-    if server && first.len() > 2 && first.bytes().all(|byte| byte.is_ascii_uppercase()) {
-        NoWire::Refused(server_error(text))
-    } else if text.contains("kind: InvalidData") {
+    if let Some(error) = server_said(error) {
+        NoWire::Refused(error)
+    } else if error.details().contains("kind: InvalidData") {
         // rustls speaks through `std::io`.
-        NoWire::Untrusted(text.to_owned())
+        NoWire::Untrusted(error.details().to_owned())
     } else {
         NoWire::Unreachable(error.to_string())
     }
@@ -362,5 +385,37 @@ mod tls {
 
     fn invalid(reason: String) -> ConnectError {
         ConnectError::InvalidSetting { reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn client() -> (Client, TcpListener) {
+        // It is connected to, and never answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&format!("redis://{}", listener.local_addr().unwrap())).unwrap();
+        let dialer = Dialer::new(&address, &Tls::default()).unwrap();
+        (Client::new(dialer.config, None, None, None), listener)
+    }
+
+    #[tokio::test]
+    async fn what_fred_does_not_send_is_not_sent() {
+        let ping = || CustomCommand::new_static("PING", ClusterHash::FirstKey, false);
+        let (client, _listener) = client();
+        let fast = client.with_options(&options(Duration::from_secs(5)));
+        let early = fast.custom_raw(ping(), Vec::<FredValue>::new()).await.unwrap_err();
+        assert_eq!(failure(early), Failure::NotSent);
+        let router = client.connect();
+        // The router takes the queue when it is first polled, and drops it when it is aborted.
+        tokio::task::yield_now().await;
+        router.abort();
+        let _ = router.await;
+        let slow = client.with_options(&Options { fail_fast: false, ..options(Duration::from_secs(5)) });
+        let late = slow.custom_raw(ping(), Vec::<FredValue>::new()).await.unwrap_err();
+        assert_eq!(failure(late), Failure::NotSent);
     }
 }

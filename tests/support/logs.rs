@@ -1,0 +1,83 @@
+//! Everything that the library and the crates below it log, at every level.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write};
+use std::sync::Mutex;
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static OWN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Collects from here on. `log` is collected from all threads, `tracing` from this one, for as long as the guard
+/// lives.
+pub fn collect() -> tracing::subscriber::DefaultGuard {
+    OWN.with_borrow_mut(Vec::clear);
+    let _ = log::set_logger(&Collector);
+    log::set_max_level(log::LevelFilter::Trace);
+    tracing::subscriber::set_default(Collector)
+}
+
+/// All lines so far, those of other tests included.
+pub fn lines() -> Vec<String> {
+    LINES.lock().unwrap().clone()
+}
+
+/// What `tracing` has collected on this thread since the guard of this test was made.
+pub fn own() -> Vec<String> {
+    OWN.with_borrow(Clone::clone)
+}
+
+struct Collector;
+
+impl log::Log for Collector {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        LINES.lock().unwrap().push(format!("{} {}: {}", record.level(), record.target(), record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+impl tracing::Subscriber for Collector {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let mut line = Line(span.metadata().name().to_owned());
+        span.record(&mut line);
+        LINES.lock().unwrap().push(line.0);
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(format!("{} {}:", event.metadata().level(), event.metadata().target()));
+        event.record(&mut line);
+        OWN.with_borrow_mut(|own| own.push(line.0.clone()));
+        LINES.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
