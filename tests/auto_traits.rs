@@ -57,6 +57,7 @@ fn public_types_keep_their_auto_traits() {
     let table: &[(&str, String, &str)] = table! {
         Client => "SYUC",
         ClientBuilder => "SYUC",
+        Engine => "SYUC",
         ReentrantLock => "SYUC",
         // A guard is one hold: whoever could clone it could release twice.
         Guard => "SYU",

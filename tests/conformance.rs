@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use lockwright::{Client, ClientBuilder};
+use lockwright::internals::embedded::Instruments;
+use lockwright::{Client, ClientBuilder, Engine};
 
 use crate::suite::{self, Capability, Deployment, for_each_case};
 use crate::support::server::Server;
@@ -36,6 +37,7 @@ macro_rules! tests {
 }
 
 suite!(redis, Redis::start());
+suite!(embedded, Embedded::default());
 
 /// A `redis-server` of the test's own.
 struct Redis(Server);
@@ -48,7 +50,7 @@ impl Redis {
     /// The keys of the server that a lock or a queue would leave.
     fn leftovers(&self) -> Vec<String> {
         let mut keys = self.0.connection().ok(&["KEYS", "*"]).texts();
-        keys.retain(|key| !key.ends_with("}:token") && !key.ends_with(":layout"));
+        keys.retain(|key| !stays(key));
         keys
     }
 }
@@ -70,6 +72,34 @@ impl Deployment for Redis {
             assert!((1..=25 * 3_600 * 1_000).contains(&life), "{key} lives for {life} ms");
         }
     }
+}
+
+/// An engine in this process.
+#[derive(Default)]
+struct Embedded(Engine);
+
+impl Embedded {
+    fn leftovers(&self) -> Vec<String> {
+        let keys = self.0.keys().into_iter().map(|key| String::from_utf8(key).expect("our keys are UTF-8"));
+        keys.filter(|key| !stays(key)).collect()
+    }
+}
+
+impl Deployment for Embedded {
+    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant];
+
+    async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
+        customise(Client::builder()).embedded_on(&self.0).expect("the settings are valid")
+    }
+
+    async fn check_left(&self) {
+        eventually("an engine without locks", || self.leftovers().is_empty()).await;
+    }
+}
+
+/// Whether a key is meant to stay when all is released: a lock's counter, or the layout.
+fn stays(key: &str) -> bool {
+    key.ends_with("}:token") || key.ends_with(":layout")
 }
 
 /// The check after each case can fail.
