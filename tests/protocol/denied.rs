@@ -170,7 +170,7 @@ fn with_full_memory_holds_are_renewed_released_and_handed_over() {
     // A lost hold of a client that waits: its places live on all the same.
     assert_eq!(rig.renew(&[(next.ticket, LEASE)]), [Renewed::Lost]);
     assert!(matches!(rig.poll(&waiter), AcquireReply::Queued(Queued { new: false, .. })));
-    assert_eq!(rig.granted(&outer).left_millis, 40_000);
+    assert!(rig.granted(&outer).left_millis > 39_000);
     assert_eq!(rig.leave(&inner), LeaveReply::Kept);
     let reply = rig.leave_for(outer.ticket, Some(&next));
     assert!(matches!(reply, LeaveReply::Freed { next: Next::Queued { place: 2, .. }, .. }), "{reply:?}");
