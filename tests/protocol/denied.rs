@@ -80,7 +80,7 @@ fn without_the_right_to_pexpire_nothing_is_acquired_and_nothing_lives_for_ever()
     rig.granted(&holder);
     let call = rig.acquire_call(&attempt, Wait::Join);
     assert_denied(&run(&mut rig, &mut wire, &call));
-    assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
     rig.queued(&waiter);
     assert_denied(&run(&mut rig, &mut wire, &call));
     assert_eq!(rig.list(), [waiter.ticket.to_string()]);
@@ -150,7 +150,7 @@ fn with_full_memory_nothing_new_is_taken() {
     full(&mut rig, true);
     let call = rig.acquire_call(&a.attempt(), Wait::Join);
     assert_full(rig.run(&call));
-    assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn with_full_memory_holds_are_renewed_released_and_handed_over() {
     assert_eq!(rig.leave(&mine), LeaveReply::Gone { more: false });
 
     // The lock goes away; a leaving that is no hold passes it on.
-    rig.wire.ok(&["DEL", rig.keys.clone().lock()]);
+    rig.wire.ok(&["DEL", &rig.lock()]);
     assert_eq!(rig.leave(&waiter), LeaveReply::Gone { more: false });
     assert_eq!(rig.inspect().holds[0].ticket, next.ticket.to_string());
     assert!(matches!(rig.leave(&next), LeaveReply::Freed { .. }));

@@ -116,7 +116,7 @@ fn a_waiter_leaves_without_a_trace_when_it_was_the_last() {
     assert_eq!(rig.leave(&first), LeaveReply::Gone { more: false });
     assert_eq!(rig.get(&rig.keys.waiting(), "queue"), "reentrant 2 1", "counted once");
     assert_eq!(rig.leave(&second), LeaveReply::Gone { more: false });
-    assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
 }
 
 #[test]
