@@ -120,6 +120,20 @@ fn a_release_without_the_right_to_pexpire_is_done_and_takes_its_hand_over_back()
 }
 
 #[test]
+fn a_try_that_cannot_pass_the_lock_on_is_denied_and_not_busy() {
+    let mut rig = Rig::new();
+    let (a, mut b) = (rig.client(), rig.client());
+    rig.granted(&a.attempt());
+    rig.queued(&b.attempt());
+    rig.wire.ok(&["DEL", &rig.lock()]);
+    let mut wire = limited(&mut rig, &["-pexpire"]);
+    let call = rig.acquire_call(&a.attempt(), Wait::No);
+    assert_denied(&with(&mut rig, &mut wire, |rig| rig.run(&call)));
+    assert!(matches!(b.messages()[..], [Message::Grant { .. }, Message::Lost { .. }]));
+    assert_eq!(rig.all_keys(), [rig.keys.token()]);
+}
+
+#[test]
 fn a_new_ticket_that_cannot_be_given_a_lease_leaves_a_free_lock() {
     let mut rig = Rig::new();
     let a = rig.client();

@@ -275,6 +275,26 @@ fn an_entry_that_stands_twice_counts_once() {
 }
 
 #[test]
+fn a_second_entry_of_a_kept_ticket_does_not_hide_the_tickets_behind_it() {
+    let mut rig = Rig::new();
+    let (a, b, mut c) = (rig.client(), rig.silent_client(), rig.client());
+    let (holder, twice, other) = (a.attempt(), b.attempt(), c.attempt());
+    rig.granted(&holder);
+    rig.queued(&twice);
+    let keeper = b.attempt();
+    rig.queued(&keeper);
+    rig.leave(&twice);
+    rig.queued(&twice);
+    rig.leave(&keeper);
+    // In another chunk of the list.
+    rig.add_dead(70);
+    rig.queued(&other);
+    rig.leave(&holder);
+    assert!(matches!(c.messages()[..], [Message::Grant { ticket, .. }] if ticket == other.ticket));
+    assert_eq!(rig.list(), [twice.ticket.to_string()]);
+}
+
+#[test]
 fn who_leaves_the_queue_of_a_free_lock_wakes_the_next() {
     let mut rig = Rig::new();
     let (a, b, mut c) = (rig.client(), rig.silent_client(), rig.silent_client());
