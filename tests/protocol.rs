@@ -7,5 +7,5 @@ mod holds;
 mod keys;
 mod limits;
 mod queue;
-mod rig;
+pub mod rig;
 mod tokens;

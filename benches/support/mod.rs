@@ -18,12 +18,8 @@ use lockwright::internals::scripts::{Call, Script};
 use lockwright::internals::ticket::ClientId;
 
 /// The least that a script call costs: what every figure is compared to.
-pub static FLOOR: Script = Script {
-    name: "bench/floor",
-    version: 1,
-    text: "return 1",
-    parts: &[("bench/floor.lua", "return 1")],
-};
+pub static FLOOR: Script =
+    Script { name: "bench/floor", version: 1, text: "return 1", parts: &[("bench/floor.lua", "return 1")] };
 
 /// The library's own connection, without anything of it above.
 pub async fn bare(url: &str) -> (std::sync::Arc<dyn Backend>, EventReceiver) {

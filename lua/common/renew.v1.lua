@@ -13,8 +13,6 @@
 --          (left: ms, or -1 where the hold is lost)
 -- COST     6 (one exclusive hold, its client does not wait)
 -- NEEDS    HMGET HSET PEXPIRE PTTL TIME ZADD ZSCORE
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 local deadline = bounded(ARGV[1], 200, 600000)
 local reply = { 'renewed', now }
 for n = 1, #KEYS / 3 do
