@@ -232,7 +232,11 @@ fn the_usual_case_costs_what_the_header_says() {
         let mut rig = Rig::new();
         let attempt = rig.client().attempt();
         let call = match script.name {
-            "reentrant/acquire" => rig.acquire_call(&attempt, Wait::Join),
+            "reentrant/acquire" => {
+                rig.granted(&attempt);
+                rig.leave(&attempt);
+                rig.acquire_call(&rig.client().attempt(), Wait::Join)
+            }
             name => {
                 let token = rig.granted(&attempt).token;
                 let hold = RenewHold { keys: rig.keys.clone(), ticket: attempt.ticket, lease_millis: 1_000 };

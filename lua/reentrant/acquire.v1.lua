@@ -28,6 +28,6 @@
 -- WAKES    grant   the waiting ticket that the lock went to
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
 -- WAKES    held    the holders, where the ticket heads the queue or polls
--- COST     7 (the lock is free and nobody waits)
+-- COST     6 (the lock is free, nobody waits, a token is remembered)
 -- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
 return acquire(kind)

@@ -127,11 +127,11 @@ fn script(kind: Kind) -> &'static Script {
 
 pub(super) static REENTRANT: Script = compose!("reentrant/acquire", 1, [
     "reentrant/kind.lua"
-    "lib/clock.lua"
+    "first/clock.lua"
     "lib/int.lua"
     "lib/tail_of.lua"
     "lib/write_lock.lua"
-    "lib/take_free.lua"
+    "first/take_free.lua"
     "lib/bounded.lua"
     "lib/peek.lua"
     "lib/client_of.lua"

@@ -55,7 +55,7 @@ impl ForceReleaseReply {
 }
 
 pub(super) static SCRIPT: Script = compose!("common/force_release", 1, [
-    "lib/clock.lua"
+    "first/clock.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"

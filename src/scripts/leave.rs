@@ -106,8 +106,8 @@ fn script(kind: Kind) -> &'static Script {
 
 pub(super) static REENTRANT: Script = compose!("reentrant/leave", 1, [
     "reentrant/kind.lua"
-    "lib/clock.lua"
-    "lib/free_unwanted.lua"
+    "first/clock.lua"
+    "first/free_unwanted.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"

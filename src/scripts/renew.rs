@@ -78,7 +78,7 @@ impl RenewReply {
 }
 
 pub(super) static SCRIPT: Script = compose!("common/renew", 1, [
-    "lib/clock.lua"
+    "first/clock.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"

@@ -21,9 +21,7 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{
-    AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame, ServerInterface,
-};
+use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, Server, ServerConfig, TcpConfig,
 };
