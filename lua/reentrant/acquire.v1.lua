@@ -30,4 +30,4 @@
 -- WAKES    held    the holders, where the ticket heads the queue or polls
 -- COST     6 (the lock is free, nobody waits, a token is remembered)
 -- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
-return acquire(kind)
+return acquire(KIND)

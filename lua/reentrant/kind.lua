@@ -1,1 +1,1 @@
-local kind = 'reentrant'
+local KIND = 'reentrant'
