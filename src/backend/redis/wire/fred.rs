@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
-use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame, ServerInterface};
+use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
 use fred::types::config::{
     Config, ConnectionConfig, Options, PerformanceConfig, Server, ServerConfig, TcpConfig,
 };
@@ -307,9 +307,9 @@ fn is_of_ping(error: &ServerError) -> bool {
 fn no_wire(error: &Error) -> NoWire {
     if let Some(error) = server_said(error) {
         NoWire::Refused(error)
-    } else if error.details().contains("kind: InvalidData") {
+    } else if let Some(reason) = error.details().strip_prefix("Custom { kind: InvalidData, error: ") {
         // rustls speaks through `std::io`.
-        NoWire::Untrusted(error.details().to_owned())
+        NoWire::Untrusted(reason.trim_end_matches([' ', '}']).to_owned())
     } else {
         NoWire::Unreachable(error.to_string())
     }
