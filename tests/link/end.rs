@@ -81,7 +81,8 @@ async fn two_hundred_rebuilds_leak_nothing() {
         kill_if_there(&server, &subscription);
         client.next_up().await;
         client.backend.close().await;
-        assert_eq!(metrics.num_alive_tasks(), 0);
+        // A connection that was being made when it was closed ends a moment later.
+        eventually("the end of the tasks", || metrics.num_alive_tasks() == 0).await;
         eventually("the end of the sockets", || server.clients().is_empty()).await;
     }
     eventually("the end of the sockets", || sockets_to(&server) == 0).await;

@@ -152,7 +152,7 @@ async fn attempts_to_reconnect_are_no_tight_loop() {
             clock.sleep(Duration::from_millis(10)).await;
         }
         let attempts = proxy.connections() - before;
-        assert!((2..20).contains(&attempts), "{attempts} attempts in 2 s, answers: {answers}");
+        assert!((1..20).contains(&attempts), "{attempts} attempts in 2 s, answers: {answers}");
         proxy.refuse(false);
         client.next_up().await;
     }
@@ -167,28 +167,41 @@ async fn attempts_to_reconnect_are_no_tight_loop() {
     assert!((2..12).contains(&ups), "{ups} times up in 2 s");
 }
 
+/// Sends more messages than fit, and reads on when the server has got rid of them; whether some were lost then.
+async fn flood(server: &Server, client: &mut Client) -> bool {
+    let many =
+        "for i = 1, 40000 do redis.call('publish', KEYS[1], 'x') end redis.call('publish', KEYS[1], 'last')";
+    server.connection().ok(&["EVAL", many, "1", &client.channel]);
+    eventually("the end of the flood", || server.clients().iter().all(|one| one["oll"] == "0")).await;
+    for _ in 0..3 {
+        client.backend.ping(LONG).await.unwrap();
+    }
+    loop {
+        match client.event().await {
+            Event::Lagged => return true,
+            Event::Message { text, .. } if text == b"last" => return false,
+            Event::Message { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_hears_that_it_lags_and_loses_no_change_of_state() {
     let server = Server::start();
     let mut client = Client::connect(setup(server.url())).await;
-    let flood = "for i = 1, 20000 do redis.call('publish', KEYS[1], 'x') end";
-    server.connection().ok(&["EVAL", flood, "1", &client.channel]);
-    // The link has passed on what fits by the time the server has answered behind it.
-    for _ in 0..3 {
-        client.backend.ping(LONG).await.unwrap();
-    }
+    // On a busy machine the messages may still be under way when the reading begins.
+    while !flood(&server, &mut client).await {}
     let (_, command) = ids(&server).await;
     kill(&server, &command);
-    let (mut lagged, mut down) = (false, false);
     loop {
         match client.event().await {
-            Event::Lagged => lagged = true,
-            Event::Down { .. } => down = true,
-            Event::Up(_) => break,
-            _ => {}
+            Event::Down { .. } => break,
+            Event::Message { .. } | Event::Lagged => {}
+            other => panic!("{other:?}"),
         }
     }
-    assert!(lagged && down, "lagged: {lagged}, down: {down}");
+    assert!(matches!(client.event().await, Event::Up(_)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
