@@ -312,9 +312,9 @@ fn is_of_ping(error: &ServerError) -> bool {
 fn no_wire(error: &Error) -> NoWire {
     if let Some(error) = server_said(error) {
         NoWire::Refused(error)
-    } else if error.details().contains("kind: InvalidData") {
+    } else if let Some(reason) = error.details().strip_prefix("Custom { kind: InvalidData, error: ") {
         // rustls speaks through `std::io`.
-        NoWire::Untrusted(error.details().to_owned())
+        NoWire::Untrusted(reason.trim_end_matches([' ', '}']).to_owned())
     } else {
         NoWire::Unreachable(error.to_string())
     }
