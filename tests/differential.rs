@@ -136,7 +136,7 @@ impl Run {
             println!("{:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
         }
         let (engine, server) = (state::of_engine(&self.engine), state::of_server(keys));
-        if !state::alike(&engine, &server, APART) {
+        if !state::alike(&self.facts, &engine, &server, APART) {
             println!("after {:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
             equal = false;
         }

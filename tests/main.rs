@@ -3,6 +3,4 @@
 mod support;
 
 #[cfg(feature = "embedded")]
-
-#[cfg(feature = "embedded")]
 mod differential;

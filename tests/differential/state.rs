@@ -4,9 +4,10 @@ use lockwright::internals::backend::Value;
 use lockwright::internals::embedded::{Engine, Instruments};
 
 use super::as_reply;
+use super::known::{Facts, align};
 use crate::support::resp::Reply;
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Key {
     pub name: Vec<u8>,
     pub kind: String,
@@ -86,7 +87,7 @@ pub fn sort(items: Vec<Reply>, width: usize) -> Vec<Reply> {
 }
 
 /// Whether the keys are equal, and their lives nearly so.
-pub fn alike(engine: &[Key], server: &[Key], apart: i64) -> bool {
+pub fn alike(facts: &Facts, engine: &[Key], server: &[Key], apart: i64) -> bool {
     let same_life = |ours: i64, theirs: i64| match (ours, theirs) {
         (-1, -1) => true,
         // A script reads lives as doubles.
@@ -95,7 +96,8 @@ pub fn alike(engine: &[Key], server: &[Key], apart: i64) -> bool {
     };
     engine.len() == server.len()
         && engine.iter().zip(server).all(|(ours, theirs)| {
-            let life = same_life(ours.life, theirs.life);
-            life && Key { life: 0, ..ours.clone() } == Key { life: 0, ..theirs.clone() }
+            let (value, their_value) = align(facts, ours.value.clone(), theirs.value.clone());
+            let same_key = ours.name == theirs.name && ours.kind == theirs.kind;
+            same_key && same_life(ours.life, theirs.life) && value == their_value
         })
 }
