@@ -6,6 +6,7 @@
 
 mod generate;
 mod known;
+mod protocol;
 mod state;
 
 use std::env;
@@ -18,6 +19,7 @@ use lockwright::internals::embedded::{Engine, Instruments};
 
 use self::generate::{Check, Dice, Step};
 use self::known::{Facts, align};
+use self::protocol::Protocol;
 use crate::support::resp::{Connection, Reply};
 use crate::support::server::Server;
 
@@ -49,6 +51,7 @@ struct Run {
     /// The engine's clock.
     micros: Arc<AtomicU64>,
     dice: Dice,
+    protocol: Protocol,
     /// When keys expire soon: around these moments the two sides may differ.
     risky: Vec<i64>,
     done: usize,
@@ -72,6 +75,7 @@ impl Run {
             engine,
             micros,
             dice,
+            protocol: Protocol::new(),
             risky: Vec::new(),
             done: 0,
             undecided: 0,
@@ -90,7 +94,8 @@ impl Run {
     }
 
     fn batch(&mut self) {
-        let steps: Vec<Step> = (0..BATCH).map(|_| generate::step(&self.dice, &self.facts)).collect();
+        let steps: Vec<Step> =
+            (0..BATCH).map(|_| generate::step(&self.dice, &self.facts, &self.protocol)).collect();
         for step in &steps {
             self.connection.send(&["TIME"]);
             self.connection.send(&step.words);
@@ -130,12 +135,17 @@ impl Run {
         }
         self.micros.store(before, Ordering::Relaxed);
         let ours = as_reply(self.engine.command(&step.words));
+        let ours_after = state::of_engine(&self.engine);
+        if ours_after.iter().any(|key| (0..=APART).contains(&key.life)) {
+            self.undecided += 1;
+            return false;
+        }
         let (engine, server) = align(&self.facts, sorted(ours, step.check), sorted(reply, step.check));
         let mut equal = alike(&engine, &server, step.check);
         if !equal {
             println!("{:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
         }
-        let (engine, server) = (state::of_engine(&self.engine), state::of_server(keys));
+        let (engine, server) = (ours_after, state::of_server(keys));
         if !state::alike(&self.facts, &engine, &server, APART) {
             println!("after {:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
             equal = false;
@@ -196,5 +206,18 @@ fn alike(engine: &Reply, server: &Reply, check: Check) -> bool {
 }
 
 fn show(step: &Step) -> Vec<String> {
-    step.words.iter().map(|word| word.escape_ascii().to_string()).collect()
+    step.words
+        .iter()
+        .map(|word| {
+            word.escape_ascii()
+                .to_string()
+                .chars()
+                .rev()
+                .take(200)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect()
+        })
+        .collect()
 }

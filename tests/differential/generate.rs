@@ -3,6 +3,7 @@
 use lockwright::internals::chance::Chance;
 
 use super::known::Facts;
+use super::protocol::{self, Protocol};
 
 /// How far two replies to a step may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ impl Dice {
 
 const KEYS: [&str; 5] = ["a", "b", "c", "d", ""];
 const FIELDS: [&str; 5] = ["f", "g", "h", "1", ""];
-const WILD: [&[u8]; 28] = [
+pub const WILD: [&[u8]; 28] = [
     b"",
     b"x",
     b"0",
@@ -232,7 +233,10 @@ const CALLERS: &[&str] = &[
 ];
 
 /// The next step.
-pub fn step(dice: &Dice, facts: &Facts) -> Step {
+pub fn step(dice: &Dice, facts: &Facts, protocol: &Protocol) -> Step {
+    if dice.once_in(3) {
+        return protocol.step(dice, facts);
+    }
     match dice.below(10) {
         0..5 => command(dice, facts),
         5..7 => through_a_script(dice, facts),
@@ -265,6 +269,7 @@ fn command(dice: &Dice, facts: &Facts) -> Step {
 
 fn fill(dice: &Dice, placeholder: &str) -> Vec<u8> {
     match placeholder {
+        "K" if dice.once_in(40) => protocol::some_key(dice).into_bytes(),
         "K" => dice.pick(&KEYS).as_bytes().to_vec(),
         "F" => dice.pick(&FIELDS).as_bytes().to_vec(),
         "V" => dice.pick(&WILD).to_vec(),

@@ -31,6 +31,11 @@ impl Facts {
         !self.is_before_7()
     }
 
+    /// `SPUBLISH came with 7.0`, and with it clusters as we use them.
+    pub fn has_sharded_channels(&self) -> bool {
+        !self.is_before_7()
+    }
+
     /// Whether this server is known to answer a command as 7.0 does.
     pub fn is_comparable(&self, words: &[Vec<u8>]) -> bool {
         UNLIKE.iter().all(|unlike| !(unlike.applies)(self) || !(unlike.concerns)(words))
@@ -66,6 +71,11 @@ const UNLIKE: &[Unlike] = &[
         concerns: |words| words[0] == b"spublish",
     },
     Unlike {
+        name: "subcommands of SCRIPT that do not exist have another error before 7.0",
+        applies: Facts::is_before_7,
+        concerns: |words| words[0] == b"script" && words.get(1).is_none_or(|word| word != b"flush"),
+    },
+    Unlike {
         name: "SET takes GET together with NX only since 7.0",
         applies: Facts::is_before_7,
         concerns: |words| words[0] == b"set" && has(words, b"nx") && has(words, b"get"),
@@ -98,7 +108,9 @@ const UNLIKE: &[Unlike] = &[
 ];
 
 fn integer(word: &[u8]) -> Option<i64> {
-    str::from_utf8(word).ok()?.parse().ok()
+    let number: i64 = str::from_utf8(word).ok()?.parse().ok()?;
+    // "+1" and "01" are no integers to a server.
+    (number.to_string().as_bytes() == word).then_some(number)
 }
 
 fn has(words: &[Vec<u8>], option: &[u8]) -> bool {
