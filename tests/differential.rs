@@ -17,6 +17,7 @@ use lockwright::internals::backend::{ServerError, Value};
 use lockwright::internals::chance::Chance;
 use lockwright::internals::embedded::{Engine, Instruments};
 
+pub use self::generate::ATTACKS;
 use self::generate::{Check, Dice, Step};
 use self::known::{Facts, align};
 use self::protocol::Protocol;

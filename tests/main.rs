@@ -4,3 +4,5 @@ mod support;
 
 #[cfg(feature = "embedded")]
 mod differential;
+#[cfg(feature = "embedded")]
+mod engine;

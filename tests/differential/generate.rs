@@ -170,7 +170,6 @@ const COMMANDS: &[&str] = &[
     "time",
     "flushall",
     "nonsense V",
-    "script flush",
     "evalsha x 0",
 ];
 
@@ -236,6 +235,9 @@ const CALLERS: &[&str] = &[
 pub fn step(dice: &Dice, facts: &Facts, protocol: &Protocol) -> Step {
     if dice.once_in(3) {
         return protocol.step(dice, facts);
+    }
+    if dice.once_in(500) {
+        return Step { words: vec![b"script".to_vec(), b"flush".to_vec()], check: Check::Exact };
     }
     match dice.below(10) {
         0..5 => command(dice, facts),

@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 
+use lockwright::internals::backend::Value;
 use lockwright::internals::clock::wall_micros;
+use lockwright::internals::embedded::{Engine, Instruments};
 use lockwright::internals::scripts::{ALL, Script};
 
 use super::generate::{Check, Dice, Step, WILD};
@@ -26,25 +28,47 @@ const CLIENTS: [&str; 3] = [
     "a3b1d9e0-0d4b-4b5e-9f43-0d6c1f1f7a03",
 ];
 
-/// The clock of the calls, and what it showed lately: tokens are made of that.
 pub struct Protocol {
+    scripts: Vec<Timed>,
+    /// The clock of the calls, and what it showed lately: tokens are made of that.
     micros: RefCell<Vec<u64>>,
+}
+
+/// A script behind its own clock.
+struct Timed {
+    text: Vec<u8>,
+    sha: Vec<u8>,
+    keys: Vec<Slot>,
+    args: Vec<Slot>,
+}
+
+impl Timed {
+    fn new(script: &Script) -> Self {
+        let text = format!("{OWN_CLOCK}{}", script.text).into_bytes();
+        let slots = |what| script.text.lines().filter_map(|line| Slot::read(line, what)).collect();
+        let (keys, args) = (slots("KEYS"), slots("ARGV"));
+        match Engine::new().command(&["SCRIPT".as_bytes(), b"LOAD", &text]) {
+            Ok(Value::Bulk(sha)) => Self { text, sha, keys, args },
+            other => panic!("{} does not compile: {other:?}", script.name),
+        }
+    }
 }
 
 impl Protocol {
     pub fn new() -> Self {
-        Self { micros: RefCell::new(vec![wall_micros()]) }
+        let scripts = ALL.iter().map(|script| Timed::new(script)).collect();
+        Self { scripts, micros: RefCell::new(vec![wall_micros()]) }
     }
 
     /// The next call.
     pub fn step(&self, dice: &Dice, facts: &Facts) -> Step {
-        let script = dice.pick(ALL);
+        let script = &self.scripts[dice.below(self.scripts.len())];
         let now = self.tick(dice);
-        let text = format!("{OWN_CLOCK}{}", script.text);
         let (keys, args) = self.slots(dice, facts, script);
         let count = keys.len().to_string();
         let time = [now / 1_000_000, now % 1_000_000].map(|part| part.to_string().into_bytes());
-        let mut words = vec![b"eval".to_vec(), text.into_bytes(), count.into_bytes()];
+        let (how, what) = if dice.once_in(4) { ("eval", &script.text) } else { ("evalsha", &script.sha) };
+        let mut words = vec![how.into(), what.clone(), count.into_bytes()];
         words.extend(keys.into_iter().chain(args).chain(time));
         Step { words, check: Check::Exact }
     }
@@ -66,18 +90,18 @@ impl Protocol {
     }
 
     /// Keys and arguments as the header names them. Slots with an `n` in their number come again and again.
-    fn slots(&self, dice: &Dice, facts: &Facts, script: &Script) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let lines = |what: &'static str| script.text.lines().filter_map(move |line| Slot::read(line, what));
+    fn slots(&self, dice: &Dice, facts: &Facts, script: &Timed) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let rounds = 1 + dice.below(3);
         let (mut keys, mut args) = (Vec::new(), Vec::new());
-        let lock = dice.pick(&LOCKS);
-        keys.extend(lines("KEYS").filter(|slot| !slot.repeated).map(|slot| slot.key(lock)));
-        args.extend(lines("ARGV").filter(|slot| !slot.repeated).map(|slot| self.arg(dice, facts, &slot)));
-        for _ in 0..rounds {
-            let lock = dice.pick(&LOCKS);
-            keys.extend(lines("KEYS").filter(|slot| slot.repeated).map(|slot| slot.key(lock)));
-            args.extend(lines("ARGV").filter(|slot| slot.repeated).map(|slot| self.arg(dice, facts, &slot)));
-        }
+        let mut add = |lock: &str, repeated: bool| {
+            keys.extend(
+                script.keys.iter().filter(|slot| slot.repeated == repeated).map(|slot| slot.key(lock)),
+            );
+            let slots = script.args.iter().filter(|slot| slot.repeated == repeated);
+            args.extend(slots.map(|slot| self.arg(dice, facts, slot)));
+        };
+        add(dice.pick(&LOCKS), false);
+        (0..rounds).for_each(|_| add(dice.pick(&LOCKS), true));
         if dice.once_in(25) {
             let place = dice.below(args.len().max(1));
             args.get_mut(place).into_iter().for_each(|arg| *arg = dice.pick(&WILD).to_vec());
@@ -92,7 +116,7 @@ impl Protocol {
     fn arg(&self, dice: &Dice, facts: &Facts, slot: &Slot) -> Vec<u8> {
         let micros = self.micros.borrow();
         let now = micros[micros.len() - 1];
-        let text = match slot.kind {
+        let text = match slot.kind.as_str() {
             "ms" if slot.note.contains("server time") => {
                 (now / 1000 + 2000 - dice.below(3000) as u64).to_string()
             }
@@ -117,18 +141,18 @@ pub fn some_key(dice: &Dice) -> String {
 }
 
 /// A line of a header: `-- ARGV[5]  ticket  mine`.
-struct Slot<'a> {
+struct Slot {
     repeated: bool,
-    kind: &'a str,
-    note: &'a str,
+    kind: String,
+    note: String,
 }
 
-impl<'a> Slot<'a> {
-    fn read(line: &'a str, what: &str) -> Option<Self> {
+impl Slot {
+    fn read(line: &str, what: &str) -> Option<Self> {
         let (number, rest) =
             line.strip_prefix("-- ")?.strip_prefix(what)?.strip_prefix('[')?.split_once(']')?;
         let (kind, note) = rest.trim().split_once(' ')?;
-        Some(Self { repeated: number.contains('n'), kind, note: note.trim() })
+        Some(Self { repeated: number.contains('n'), kind: kind.to_owned(), note: note.trim().to_owned() })
     }
 
     fn key(&self, lock: &str) -> Vec<u8> {

@@ -82,7 +82,10 @@ fn in_order(kind: &str, value: Reply) -> Reply {
 /// Sorts a list of groups of `width` items.
 pub fn sort(items: Vec<Reply>, width: usize) -> Vec<Reply> {
     let mut groups: Vec<_> = items.chunks(width).map(<[Reply]>::to_vec).collect();
-    groups.sort_by_key(|group| format!("{group:?}"));
+    groups.sort_by(|one, other| match (&one[0], &other[0]) {
+        (Reply::Bulk(one), Reply::Bulk(other)) => one.cmp(other),
+        other => panic!("not names: {other:?}"),
+    });
     groups.concat()
 }
 
