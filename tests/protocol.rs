@@ -1,0 +1,11 @@
+//! The scripts themselves against a real server, called and read through the library's own types: every rule of the
+//! exclusive protocol that can be seen from outside.
+
+mod denied;
+mod handover;
+mod holds;
+mod keys;
+mod limits;
+mod queue;
+pub mod rig;
+mod tokens;

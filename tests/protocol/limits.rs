@@ -1,0 +1,198 @@
+//! Long queues: no call walks further than 256 entries, and none walks the same ones again and again.
+
+use lockwright::internals::scripts::*;
+
+use super::rig::*;
+
+/// A held lock behind whose holder so many dead entries stand; the queue is alive by the tickets of `waiters`, which
+/// are at its tail.
+fn held(rig: &mut Rig, dead: usize, waiters: &[&Attempt]) -> Attempt {
+    let holder = rig.client().attempt();
+    rig.granted(&holder);
+    // The first ticket makes the queue; it leaves, and is the first dead entry.
+    let first = rig.client().attempt();
+    rig.queued(&first);
+    rig.add_dead(dead - 1);
+    for waiter in waiters {
+        rig.queued(waiter);
+    }
+    rig.leave(&first);
+    holder
+}
+
+#[test]
+fn up_to_255_dead_entries_cost_one_call() {
+    let mut rig = Rig::new();
+    let mut a = rig.client();
+    let waiter = a.attempt();
+    let holder = held(&mut rig, 255, &[&waiter]);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
+    assert!(matches!(a.messages()[..], [Message::Grant { .. }]));
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
+}
+
+#[test]
+fn the_256th_entry_is_the_last_that_a_call_looks_at() {
+    let mut rig = Rig::new();
+    let waiter = rig.client().attempt();
+    let holder = held(&mut rig, 256, &[&waiter]);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: true, next: Next::None });
+    assert_eq!(rig.list(), [waiter.ticket.to_string()]);
+}
+
+#[test]
+fn beyond_the_limit_the_lock_is_left_free_and_the_client_calls_again() {
+    let mut rig = Rig::new();
+    let mut a = rig.client();
+    let waiter = a.attempt();
+    let holder = held(&mut rig, 600, &[&waiter]);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: true, next: Next::None });
+    assert_eq!(rig.list().len(), 601 - 256);
+    assert_eq!(rig.leave(&holder), LeaveReply::Gone { more: true });
+    assert_eq!(rig.list().len(), 601 - 512);
+    assert_eq!(a.messages(), []);
+    assert_eq!(rig.leave(&holder), LeaveReply::Gone { more: false });
+    assert!(matches!(a.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+}
+
+#[test]
+fn at_the_limit_a_poll_gets_the_lock_and_a_newcomer_does_not() {
+    let mut rig = Rig::new();
+    let (a, b) = (rig.client(), rig.client());
+    let (waiter, newcomer) = (a.attempt(), b.attempt());
+    let holder = held(&mut rig, 900, &[&waiter]);
+    rig.leave(&holder);
+    assert_eq!(rig.acquire(&b.attempt(), Wait::No), AcquireReply::Busy { left_millis: 0 });
+    let queued = rig.queued(&newcomer);
+    assert_eq!((queued.left_millis, queued.new, queued.more), (0, true, true));
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(Granted { waiting: true, .. })));
+}
+
+#[test]
+fn at_the_limit_the_new_ticket_of_a_leaving_gets_the_lock() {
+    let mut rig = Rig::new();
+    let (a, b) = (rig.client(), rig.client());
+    let (waiter, next) = (a.attempt(), b.attempt());
+    let holder = held(&mut rig, 300, &[&waiter]);
+    let reply = rig.leave_for(holder.ticket, Some(&next));
+    assert!(matches!(reply, LeaveReply::Freed { next: Next::Granted(Granted { waiting: true, .. }), .. }));
+    rig.leave(&next);
+    assert_eq!(rig.inspect().holds[0].ticket, waiter.ticket.to_string());
+}
+
+#[test]
+fn one_unreachable_ticket_at_the_head_does_not_stop_a_long_queue() {
+    let mut rig = Rig::new();
+    let (a, silent, living) = (rig.client(), rig.silent_client(), rig.client());
+    let mut holder = a.attempt();
+    rig.granted(&holder);
+    let head = silent.attempt();
+    rig.queued(&head);
+    let waiters: Vec<Attempt> = (0..700).map(|_| living.attempt()).collect();
+    for waiter in &waiters {
+        rig.queued(waiter);
+    }
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    for waiter in waiters {
+        let reply = rig.leave(&holder);
+        assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None });
+        assert_eq!(rig.get(&rig.lock(), "kind"), "reentrant", "never left free");
+        assert_ne!(rig.get(&rig.lock(), &waiter.ticket.to_string()), "");
+        holder = waiter;
+    }
+    let walks = rig.commands().into_iter().find(|(name, _)| name == "LRANGE").unwrap().1;
+    assert!(walks <= 3 * 700, "{walks} chunks for 700 hand-overs");
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
+    assert!(rig.list().len() <= 65);
+    assert!(matches!(rig.poll(&head), AcquireReply::Granted(_)));
+}
+
+#[test]
+fn unreachable_tickets_up_to_the_limit_are_not_asked_again_in_a_loop() {
+    let mut rig = Rig::new();
+    let (a, silent, living) = (rig.client(), rig.silent_client(), rig.client());
+    let (holder, waiter) = (a.attempt(), living.attempt());
+    rig.granted(&holder);
+    for _ in 0..300 {
+        rig.queued(&silent.attempt());
+    }
+    rig.queued(&waiter);
+    let reply = rig.leave(&holder);
+    assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None }, "nothing was removed: no `more`");
+    assert_eq!(rig.list().len(), 301);
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)), "the first poll");
+}
+
+#[test]
+fn compaction_keeps_the_kept_in_their_order() {
+    let mut rig = Rig::new();
+    let (a, mut last) = (rig.client(), rig.client());
+    let holder = a.attempt();
+    rig.granted(&holder);
+    let silent: Vec<Peer> = (0..5).map(|_| rig.silent_client()).collect();
+    let kept: Vec<Attempt> = silent.iter().map(Peer::attempt).collect();
+    for attempt in &kept {
+        rig.queued(attempt);
+        rig.add_dead(20);
+    }
+    let waiter = last.attempt();
+    rig.queued(&waiter);
+    rig.add_dead(3);
+    rig.leave(&holder);
+    assert!(matches!(last.messages()[..], [Message::Grant { ticket, .. }] if ticket == waiter.ticket));
+    let tickets: Vec<String> = kept.iter().map(|attempt| attempt.ticket.to_string()).collect();
+    let list = rig.list();
+    assert_eq!(list[..5], tickets);
+    assert_eq!(list.len(), 8, "the three behind the granted one were not walked");
+    assert!(rig.ttl(&rig.keys.queue()) > 0);
+}
+
+#[test]
+fn few_dead_entries_behind_a_kept_one_are_left_where_they_are() {
+    let mut rig = Rig::new();
+    let (a, silent, living) = (rig.client(), rig.silent_client(), rig.client());
+    let (holder, kept) = (a.attempt(), silent.attempt());
+    rig.granted(&holder);
+    rig.queued(&kept);
+    rig.add_dead(62);
+    rig.queued(&living.attempt());
+    rig.leave(&holder);
+    assert_eq!(rig.list().len(), 64, "62 dead and the granted one: one short of a compaction");
+}
+
+/// A held lock with a queue of `living` tickets, and dead entries in front of the last hundred of them.
+fn with_dead(rig: &mut Rig, living: usize, dead: usize) -> Vec<String> {
+    let holder = rig.client().attempt();
+    rig.granted(&holder);
+    let peer = rig.silent_client();
+    let attempts: Vec<Attempt> = (0..living).map(|_| peer.attempt()).collect();
+    for (at, attempt) in attempts.iter().enumerate() {
+        if at == living - 100 {
+            rig.add_dead(dead);
+        }
+        rig.queued(attempt);
+    }
+    attempts.iter().map(|attempt| attempt.ticket.to_string()).collect()
+}
+
+#[test]
+fn a_list_of_mostly_dead_entries_is_rewritten_by_the_next_enqueue() {
+    let mut rig = Rig::new();
+    let mut tickets = with_dead(&mut rig, 600, 1_000);
+    assert_eq!(rig.list().len(), 1_600, "not yet: a thousand is no more than a thousand");
+    let queue = rig.keys.queue();
+    rig.wire.ok(&["RPUSH", &queue, &tickets[0], "dead"]);
+    let last = rig.client().attempt();
+    assert_eq!(rig.queued(&last).place, 601);
+    tickets.push(last.ticket.to_string());
+    assert_eq!(rig.list(), tickets, "in their order, each once");
+    assert!(rig.ttl(&queue) > DEADLINE as i64 + 9_000);
+}
+
+#[test]
+fn a_list_with_more_living_than_dead_entries_is_not_rewritten() {
+    let mut rig = Rig::new();
+    with_dead(&mut rig, 1_200, 1_100);
+    rig.queued(&rig.client().attempt());
+    assert_eq!(rig.list().len(), 2_301);
+}
