@@ -293,7 +293,7 @@ async fn another_layout_is_refused() {
     let engine = Engine::new();
     command(&engine, "SET lw:layout 2");
     let (backend, mut events) = connect(&engine, &Config::default(), ClientId::random(), Clock::tokio());
-    assert!(matches!(events.next().await, Some(Event::Refused(_))));
+    assert!(matches!(events.next().await, Some(Event::Refused(..))));
     let call = Call { script: &INCREMENT, keys: vec!["n".to_owned()], args: Vec::new() };
     assert_eq!(backend.call(call, SECOND).await.outcome, Err(Failure::NotSent));
     assert_eq!(command(&engine, "EXISTS n"), Value::Int(0));
