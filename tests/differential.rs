@@ -115,8 +115,10 @@ impl Run {
         }
         self.done += steps.len();
         if !clean {
-            self.connection.ok(&["FLUSHALL"]);
-            self.engine.command(&["FLUSHALL"]).expect("the engine flushes");
+            for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+                self.connection.ok(words);
+                self.engine.command(words).expect("the engine flushes");
+            }
             self.risky.clear();
         }
         if self.risky.iter().any(|end| (0..100).contains(&(end - millis(before)))) {
