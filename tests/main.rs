@@ -5,6 +5,8 @@ mod conformance;
 mod dependencies;
 #[cfg(feature = "embedded")]
 mod differential;
+#[cfg(feature = "embedded")]
+mod engine;
 mod examples;
 mod layers;
 mod link;
