@@ -52,14 +52,15 @@ async fn work(store: &str, url: &str, name: &str) -> Result<(), Failure> {
         if left > 0 {
             tokio::time::sleep(PAYING).await;
             write(&mut store, left - 1)?;
-            println!("{entered} {}", shared_nanos());
         }
+        let done = shared_nanos();
         if let Some(guard) = guard {
             guard.unlock().await?;
         }
         if left == 0 {
             return Ok(());
         }
+        println!("{entered} {done}");
     }
 }
 

@@ -19,11 +19,8 @@ fn build(name: &str) -> PathBuf {
     let messages = String::from_utf8(output.stdout).expect("cargo prints UTF-8");
     let messages =
         messages.lines().map(|line| serde_json::from_str::<Value>(line).expect("cargo prints JSON"));
-    let programs = messages.filter(|message| message["target"]["name"] == name);
-    programs
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .last()
-        .expect("a program")
+    let mut programs = messages.filter(|message| message["target"]["name"] == name);
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from)).expect("a program")
 }
 
 fn flash_sale(arguments: &[&str]) -> Command {
