@@ -56,8 +56,8 @@ pub fn connect(
 fn check_layout(engine: &Engine, namespace: &Namespace) -> Result<(), Fault> {
     let (key, layout) = (namespace.layout_key(), LAYOUT.to_string().into_bytes());
     let rejected = |error: crate::backend::ServerError| Fault::Rejected { detail: error.text };
-    engine.command(&[b"SET", key.as_bytes(), &layout, b"NX"]).map_err(rejected)?;
-    match engine.command(&[b"GET", key.as_bytes()]).map_err(rejected)? {
+    engine.command(&[&b"SET"[..], key.as_bytes(), &layout, b"NX"]).map_err(rejected)?;
+    match engine.command(&[&b"GET"[..], key.as_bytes()]).map_err(rejected)? {
         Value::Bulk(found) if found == layout => Ok(()),
         other => {
             Err(Fault::Unsupported { detail: format!("{key} is {other:?}: the locks have another layout") })
