@@ -58,6 +58,23 @@ fn no_crate_is_there_twice_without_a_reason() {
     assert!(stale.is_empty(), "no longer there twice, so take them off the list: {stale:?}");
 }
 
+/// A `rust-version` that some dependency contradicts is a promise that nobody can use.
+#[test]
+fn no_dependency_needs_a_newer_rust() {
+    let packages = packages();
+    let version = |package: &Value| -> Option<(u32, u32)> {
+        let mut parts =
+            package["rust_version"].as_str()?.split('.').map(|part| part.parse().expect("a number"));
+        Some((parts.next()?, parts.next()?))
+    };
+    let own =
+        packages.iter().find(|package| package["name"] == env!("CARGO_PKG_NAME")).expect("this package");
+    let own = version(own).expect("Cargo.toml names a rust-version");
+    let newer: Vec<&Value> = packages.iter().filter(|package| version(package) > Some(own)).collect();
+    let newer: Vec<String> = newer.iter().map(|package| format!("{}", package["id"])).collect();
+    assert!(newer.is_empty(), "they need a newer Rust than {own:?}: {newer:?}");
+}
+
 #[test]
 fn expressions_are_read_as_their_standard_says() {
     for (expression, permissive) in [
