@@ -8,6 +8,7 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod forged;
 mod layers;
 mod link;
 mod protocol;
