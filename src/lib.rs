@@ -67,3 +67,8 @@ pub mod internals {
         crate::Client::start(back_end.0, back_end.1, config, id, clock, chance)
     }
 }
+
+/// The programs in README.md run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
