@@ -266,7 +266,7 @@ impl ClientBuilder {
 
     /// What `rediss://` trusts and shows: PEM texts of the authorities that may sign the server's certificate
     /// (`None`: the system's), and of the client's certificate chain with its private key.
-    #[cfg(feature = "tls")]
+    #[cfg(all(feature = "tls", feature = "redis"))]
     #[must_use]
     pub fn tls(mut self, authorities: Option<String>, identity: Option<(String, String)>) -> Self {
         let identity = identity.map(|(chain, key)| (chain, Secret::new(key)));

@@ -72,3 +72,8 @@ pub mod internals {
         client.entries()
     }
 }
+
+/// The programs in README.md run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

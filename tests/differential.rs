@@ -6,6 +6,7 @@
 
 mod generate;
 mod known;
+mod protocol;
 mod state;
 
 use std::env;
@@ -16,8 +17,10 @@ use lockwright::internals::backend::{ServerError, Value};
 use lockwright::internals::chance::Chance;
 use lockwright::internals::embedded::{Engine, Instruments};
 
+pub use self::generate::ATTACKS;
 use self::generate::{Check, Dice, Step};
 use self::known::{Facts, align};
+use self::protocol::Protocol;
 use crate::support::resp::{Connection, Reply};
 use crate::support::server::Server;
 
@@ -49,6 +52,7 @@ struct Run {
     /// The engine's clock.
     micros: Arc<AtomicU64>,
     dice: Dice,
+    protocol: Protocol,
     /// When keys expire soon: around these moments the two sides may differ.
     risky: Vec<i64>,
     done: usize,
@@ -72,6 +76,7 @@ impl Run {
             engine,
             micros,
             dice,
+            protocol: Protocol::new(),
             risky: Vec::new(),
             done: 0,
             undecided: 0,
@@ -90,7 +95,8 @@ impl Run {
     }
 
     fn batch(&mut self) {
-        let steps: Vec<Step> = (0..BATCH).map(|_| generate::step(&self.dice, &self.facts)).collect();
+        let steps: Vec<Step> =
+            (0..BATCH).map(|_| generate::step(&self.dice, &self.facts, &self.protocol)).collect();
         for step in &steps {
             self.connection.send(&["TIME"]);
             self.connection.send(&step.words);
@@ -109,8 +115,10 @@ impl Run {
         }
         self.done += steps.len();
         if !clean {
-            self.connection.ok(&["FLUSHALL"]);
-            self.engine.command(&["FLUSHALL"]).expect("the engine flushes");
+            for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+                self.connection.ok(words);
+                self.engine.command(words).expect("the engine flushes");
+            }
             self.risky.clear();
         }
         if self.risky.iter().any(|end| (0..100).contains(&(end - millis(before)))) {
@@ -130,13 +138,18 @@ impl Run {
         }
         self.micros.store(before, Ordering::Relaxed);
         let ours = as_reply(self.engine.command(&step.words));
+        let ours_after = state::of_engine(&self.engine);
+        if ours_after.iter().any(|key| (0..=APART).contains(&key.life)) {
+            self.undecided += 1;
+            return false;
+        }
         let (engine, server) = align(&self.facts, sorted(ours, step.check), sorted(reply, step.check));
         let mut equal = alike(&engine, &server, step.check);
         if !equal {
             println!("{:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
         }
-        let (engine, server) = (state::of_engine(&self.engine), state::of_server(keys));
-        if !state::alike(&engine, &server, APART) {
+        let (engine, server) = (ours_after, state::of_server(keys));
+        if !state::alike(&self.facts, &engine, &server, APART) {
             println!("after {:?}\n  engine: {engine:?}\n  server: {server:?}", show(step));
             equal = false;
         }
@@ -196,5 +209,18 @@ fn alike(engine: &Reply, server: &Reply, check: Check) -> bool {
 }
 
 fn show(step: &Step) -> Vec<String> {
-    step.words.iter().map(|word| word.escape_ascii().to_string()).collect()
+    step.words
+        .iter()
+        .map(|word| {
+            word.escape_ascii()
+                .to_string()
+                .chars()
+                .rev()
+                .take(200)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect()
+        })
+        .collect()
 }

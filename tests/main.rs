@@ -1,11 +1,18 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
+mod auto_traits;
+mod conformance;
+mod dependencies;
+#[cfg(feature = "embedded")]
+mod differential;
+#[cfg(feature = "embedded")]
+mod engine;
+mod examples;
+mod forged;
+mod layers;
 mod link;
 mod protocol;
 mod scripts;
+mod suite;
 mod support;
 mod wire;
-
-#[cfg(feature = "embedded")]
-#[cfg(feature = "embedded")]
-mod differential;

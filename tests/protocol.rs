@@ -7,5 +7,6 @@ mod holds;
 mod keys;
 mod limits;
 mod queue;
-mod rig;
+mod random;
+pub mod rig;
 mod tokens;

@@ -15,7 +15,7 @@
 -- RETURNS  released now:ms
 -- RETURNS  not_held now:ms
 -- RETURNS  foreign_key now:ms key:text
--- WAKES    lost    every holder
+-- WAKES    lost    every holder; the waiting ticket, where its grant could not be given a lease
 -- WAKES    grant   the waiting ticket that the lock went to
 -- COST     5 (one hold, nobody waits)
 -- NEEDS    DEL GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME

@@ -14,10 +14,8 @@
 -- RETURNS  foreign_key now:ms key:text
 -- COST     7 (one hold, nobody waits)
 -- NEEDS    GET HGETALL HMGET LLEN LRANGE TIME ZRANGE
-local time = redis.call('TIME')
 local call = {
-  now = math.floor((time[1] * 1000000 + time[2]) / 1000),
-  lock = KEYS[1], queue = KEYS[2], waiting = KEYS[3], counter = KEYS[4], readers = KEYS[5],
+  now = now, lock = KEYS[1], queue = KEYS[2], waiting = KEYS[3], counter = KEYS[4], readers = KEYS[5],
 }
 local lock = read_lock(call)
 if not lock then return { 'foreign_key', call.now, call.lock } end

@@ -13,13 +13,11 @@
 --          (left: ms, or -1 where the hold is lost)
 -- COST     6 (one exclusive hold, its client does not wait)
 -- NEEDS    HMGET HSET PEXPIRE PTTL TIME ZADD ZSCORE
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 local deadline = bounded(ARGV[1], 200, 600000)
 local reply = { 'renewed', now }
 for n = 1, #KEYS / 3 do
   local keys = { lock = KEYS[3 * n - 2], waiting = KEYS[3 * n - 1], readers = KEYS[3 * n] }
-  local left, waiting = renew_hold(now, deadline, keys, ARGV[2 * n], tonumber(ARGV[2 * n + 1]))
+  local left, waiting = renew_hold(deadline, keys, ARGV[2 * n], tonumber(ARGV[2 * n + 1]))
   reply[#reply + 1] = left
   reply[#reply + 1] = waiting
 end

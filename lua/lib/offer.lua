@@ -1,6 +1,6 @@
--- offer(call, waiting, ticket, entry, client): tells a waiting ticket that it has the lock now. False where that message
--- certainly reached nobody: only a deaf client that has waited for long gets the lock unheard, and finds it by
--- its polls.
+-- offer(call, waiting, ticket, entry, client): tells a waiting ticket that it has the lock now, and whether others
+-- wait behind it. False where that message certainly reached nobody: only a deaf client that has waited for long
+-- gets the lock unheard, and finds it by its polls.
 local function offer(call, waiting, ticket, entry, client)
   local lease_end = call.now + math.min(call.claim, entry.lease)
   local others = waiting.living > 1 and '1' or '0'

@@ -1,7 +1,7 @@
--- renew_hold(now, deadline, keys, ticket, lease): one hold lives on. Returns what is left of its lease, -1 where it
+-- renew_hold(deadline, keys, ticket, lease): one hold lives on. Returns what is left of its lease, -1 where it
 -- is lost, and whether somebody waits. The TTL comes first: it may be written when memory is full, and what
 -- follows it then may be too.
-local function renew_hold(now, deadline, keys, ticket, lease)
+local function renew_hold(deadline, keys, ticket, lease)
   local id, waits = client_of(ticket), 0
   local found = peek('HMGET', keys.waiting, 'queue', id) or {}
   local client = read_client(found[2])

@@ -1,6 +1,6 @@
--- tell(call, ticket, text): a message to the client of this ticket, with the lock at its end: a client that no longer
--- knows the ticket can then give it back. Returns how many received it; nil where the
--- server's rules forbid us to send it.
+-- tell(call, ticket, text): a message to the client of this ticket, with the lock at its end: a client that no
+-- longer knows the ticket can then give it back. Returns how many received it; nil where the server's rules forbid
+-- us to send it.
 local function tell(call, ticket, text)
   local space, tag = call.lock:match('^(.-):({.*})$')
   local heard

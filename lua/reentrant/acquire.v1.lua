@@ -26,8 +26,8 @@
 -- RETURNS  kind_mismatch now:ms kind:text
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting ticket that the lock went to
+-- WAKES    lost    the same ticket, where its grant could not be given a lease
 -- WAKES    held    the holders, where the ticket heads the queue or polls
--- COST     7 (the lock is free and nobody waits)
--- NEEDS    DEL EXISTS HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME GET
-local kind = 'reentrant'
-return acquire(kind)
+-- COST     6 (the lock is free, nobody waits, a token is remembered)
+-- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
+return acquire(KIND)

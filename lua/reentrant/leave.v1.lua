@@ -31,5 +31,4 @@
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
 -- COST     4 (the only hold, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
-local kind = 'reentrant'
-return leave(kind)
+return leave(KIND)

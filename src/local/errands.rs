@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Local;
-use super::lane::LaneId;
+use super::lane::{Lane, LaneId};
 use super::state::{Departure, Due, Errand, Outbox, Sample, State};
 use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
@@ -163,9 +163,8 @@ fn next_ask(
     now: Moment,
     out: &mut Outbox,
 ) -> Step {
-    if state.wanted(id, ticket).is_none() {
-        return Step::Done;
-    }
+    let Some(waiting) = state.wanted(id, ticket).and_then(Lane::waiting) else { return Step::Done };
+    waiting.asking_since.get_or_insert(now);
     if let Some(fault) = state.refused.clone() {
         state.fail(id, &fault.into(), now, out);
         return Step::Done;

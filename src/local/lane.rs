@@ -79,7 +79,7 @@ pub struct Lane {
     pub attempt: Attempt,
     pub phase: Phase,
     pub waiters: BTreeMap<WaiterId, Waiter>,
-    /// When its present ticket was made: from then on the server owes an answer.
+    /// When its present ticket was made.
     pub since: Moment,
 }
 
@@ -93,6 +93,8 @@ pub enum Phase {
 pub struct Waiting {
     /// An ask, or a leaving that queues this ticket, is with the courier.
     pub asking: bool,
+    /// Since when the courier asks: from then on the server owes an answer.
+    pub asking_since: Option<Moment>,
     /// Ask once more, as a poll or not, when that one is answered: something was heard meanwhile.
     pub again: Option<bool>,
     /// Something was sent, so there may be something to take back.

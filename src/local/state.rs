@@ -405,6 +405,7 @@ impl State {
         let Some(lane) = self.wanted(id, ticket) else { return };
         let waiting = lane.waiting().expect("a wanted lane waits");
         waiting.asking = false;
+        waiting.asking_since = None;
         if let Some(poll) = waiting.again.take() {
             self.ask(id, poll, out);
         }
@@ -416,9 +417,14 @@ impl State {
         waiting.is_some_and(|waiting| std::mem::replace(&mut waiting.queued, true))
     }
 
-    /// Until when a wait of this lane for a silent server lasts.
+    /// Until when a wait of this lane for a silent server lasts. A server that was not asked is not silent: between
+    /// two polls nothing may be heard for longer than that.
     pub fn patience(&self, lane: &Lane) -> Moment {
-        lane.since.max(self.heard).plus(self.spans.unavailable_after)
+        let asked = match &lane.phase {
+            Phase::Waiting(waiting) => waiting.asking_since.unwrap_or(lane.since),
+            Phase::Held(_) => lane.since,
+        };
+        asked.max(self.heard).plus(self.spans.unavailable_after)
     }
 
     /// Ends all waits of the lane's lock that have waited too long for a server.

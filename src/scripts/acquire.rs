@@ -126,7 +126,12 @@ fn script(kind: Kind) -> &'static Script {
 }
 
 pub(super) static REENTRANT: Script = compose!("reentrant/acquire", 1, [
+    "reentrant/kind.lua"
+    "first/clock.lua"
     "lib/int.lua"
+    "lib/tail_of.lua"
+    "lib/write_lock.lua"
+    "first/take_free.lua"
     "lib/bounded.lua"
     "lib/peek.lua"
     "lib/client_of.lua"
@@ -144,8 +149,6 @@ pub(super) static REENTRANT: Script = compose!("reentrant/acquire", 1, [
     "lib/write_waiting.lua"
     "lib/save_waiting.lua"
     "lib/look_up.lua"
-    "lib/tail_of.lua"
-    "lib/write_lock.lua"
     "lib/tell.lua"
     "lib/read_counter.lua"
     "lib/mint.lua"

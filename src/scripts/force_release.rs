@@ -55,6 +55,7 @@ impl ForceReleaseReply {
 }
 
 pub(super) static SCRIPT: Script = compose!("common/force_release", 1, [
+    "first/clock.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"

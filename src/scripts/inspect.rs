@@ -174,6 +174,7 @@ fn token(items: &mut Items<'_>) -> Result<Option<u64>, Malformed> {
 }
 
 pub(super) static SCRIPT: Script = compose!("common/inspect", 1, [
+    "first/clock.lua"
     "lib/peek.lua"
     "lib/client_of.lua"
     "lib/read_lock.lua"

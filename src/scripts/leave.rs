@@ -105,6 +105,9 @@ fn script(kind: Kind) -> &'static Script {
 }
 
 pub(super) static REENTRANT: Script = compose!("reentrant/leave", 1, [
+    "reentrant/kind.lua"
+    "first/clock.lua"
+    "first/free_unwanted.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"
@@ -136,6 +139,7 @@ pub(super) static REENTRANT: Script = compose!("reentrant/leave", 1, [
     "lib/add_ticket.lua"
     "lib/join_queue.lua"
     "lib/rewrite_queue.lua"
+    "lib/drop_hold.lua"
     "lib/read_next.lua"
     "lib/hand_over.lua"
     "lib/leave.lua"

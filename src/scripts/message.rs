@@ -26,6 +26,10 @@ pub enum News {
     Lost { token: u64 },
 }
 
+/// The largest number that a script can send: Lua's numbers skip some from there on. What is forged may have more, and
+/// nobody should have to reckon with an overflow.
+const LARGEST: u64 = 1 << 53;
+
 impl Message {
     /// Reads a message; `None` for anything that is none. The key comes last: it may contain spaces.
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -39,7 +43,7 @@ impl Message {
             _ => return None,
         };
         let mut words = rest.splitn(fields + 2, ' ');
-        let mut number = || words.next()?.parse::<u64>().ok();
+        let mut number = || words.next()?.parse().ok().filter(|number| *number <= LARGEST);
         let news = match word {
             "grant" => News::Grant {
                 token: number()?,
@@ -87,6 +91,8 @@ mod tests {
             format!("grant {TICKET} 1 2 3 2 reentrant lw:{{a}}"),
             format!("grant {TICKET} -1 2 3 0 reentrant lw:{{a}}"),
             format!("grant {TICKET} 99999999999999999999 2 3 0 reentrant lw:{{a}}"),
+            format!("grant {TICKET} 9007199254740993 2 3 0 reentrant lw:{{a}}"),
+            format!("grant {TICKET} 1 18446744073709551615 3 0 reentrant lw:{{a}}"),
             format!("held {TICKET} "),
             format!("held {TICKET} reentrant"),
             format!("held {TICKET} reentrant lw:a"),

@@ -78,6 +78,7 @@ impl RenewReply {
 }
 
 pub(super) static SCRIPT: Script = compose!("common/renew", 1, [
+    "first/clock.lua"
     "lib/int.lua"
     "lib/bounded.lua"
     "lib/peek.lua"

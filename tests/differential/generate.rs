@@ -3,6 +3,7 @@
 use lockwright::internals::chance::Chance;
 
 use super::known::Facts;
+use super::protocol::{self, Protocol};
 
 /// How far two replies to a step may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ impl Dice {
 
 const KEYS: [&str; 5] = ["a", "b", "c", "d", ""];
 const FIELDS: [&str; 5] = ["f", "g", "h", "1", ""];
-const WILD: [&[u8]; 28] = [
+pub const WILD: [&[u8]; 28] = [
     b"",
     b"x",
     b"0",
@@ -82,7 +83,7 @@ const WILD: [&[u8]; 28] = [
 const LIVES: [&str; 4] = ["100000", "3600000", "86400000", "250000"];
 
 /// Commands with placeholders: K key, F field or member, V value, N number, T life, S score, B bound, I index,
-/// Z option of ZADD, O option of SET, E option of EXPIRE. Those of one server only stand in `known`.
+/// Z option of ZADD, O option of SET, E option of EXPIRE.
 const COMMANDS: &[&str] = &[
     "get K",
     "set K V",
@@ -169,7 +170,6 @@ const COMMANDS: &[&str] = &[
     "time",
     "flushall",
     "nonsense V",
-    "script flush",
     "evalsha x 0",
 ];
 
@@ -216,6 +216,9 @@ const SCRIPTS: &[&str] = &[
     "return -0.0 == 0",
     "local n = 0 for _ in ('a,b,c'):gmatch('[^,]+') do n = n + 1 end return n",
     "redis.call('del', KEYS[1]) redis.call('zadd', KEYS[1], 3, 'c', 1, 'a', 2, 'b') return redis.call('zrange', KEYS[1], 0, -1, 'withscores')",
+    "redis.call('set', KEYS[1], tonumber(ARGV[1]) or 0.1) return redis.call('get', KEYS[1])",
+    "redis.call('set', KEYS[1], 1/3) return redis.call('get', KEYS[1])",
+    "redis.call('zadd', KEYS[1], 0.1, 'm') return redis.call('zscore', KEYS[1], 'm')",
     "redis.call('set', KEYS[1], 'v', 'px', 5000) redis.call('persist', KEYS[1]) return redis.call('pttl', KEYS[1])",
 ];
 
@@ -229,26 +232,34 @@ const CALLERS: &[&str] = &[
 ];
 
 /// The next step.
-pub fn step(dice: &Dice, facts: &Facts) -> Step {
+pub fn step(dice: &Dice, facts: &Facts, protocol: &Protocol) -> Step {
+    if dice.once_in(3) {
+        return protocol.step(dice, facts);
+    }
+    if dice.once_in(500) {
+        return Step { words: vec![b"script".to_vec(), b"flush".to_vec()], check: Check::Exact };
+    }
     match dice.below(10) {
         0..5 => command(dice, facts),
         5..7 => through_a_script(dice, facts),
         7 if facts.has_sandbox() && dice.once_in(3) => attack(dice),
-        _ => script(dice, facts),
+        _ => script(dice),
     }
 }
 
 fn command(dice: &Dice, facts: &Facts) -> Step {
-    let extra = facts.extra_commands();
-    let place = dice.below(COMMANDS.len() + extra.len());
-    let template = COMMANDS.get(place).unwrap_or_else(|| &extra[place - COMMANDS.len()]);
-    let mut words: Vec<Vec<u8>> = template.split(' ').map(|word| fill(dice, facts, word)).collect();
-    if dice.once_in(40) && words.len() > 1 {
-        words.pop();
-    }
-    if dice.once_in(40) && words[0] != b"wait" && facts.may_repeat(&words[0]) {
-        words.push(words[words.len() - 1].clone());
-    }
+    let words = loop {
+        let mut words: Vec<_> = dice.pick(COMMANDS).split(' ').map(|word| fill(dice, word)).collect();
+        if dice.once_in(40) && words.len() > 1 {
+            words.pop();
+        }
+        if dice.once_in(40) {
+            words.push(words[words.len() - 1].clone());
+        }
+        if facts.is_comparable(&words) {
+            break words;
+        }
+    };
     let check = match words[0].as_slice() {
         b"pttl" | b"ttl" | b"time" => Check::Timed,
         b"hgetall" => Check::UnorderedPairs,
@@ -258,8 +269,9 @@ fn command(dice: &Dice, facts: &Facts) -> Step {
     Step { words, check }
 }
 
-fn fill(dice: &Dice, facts: &Facts, placeholder: &str) -> Vec<u8> {
+fn fill(dice: &Dice, placeholder: &str) -> Vec<u8> {
     match placeholder {
+        "K" if dice.once_in(40) => protocol::some_key(dice).into_bytes(),
         "K" => dice.pick(&KEYS).as_bytes().to_vec(),
         "F" => dice.pick(&FIELDS).as_bytes().to_vec(),
         "V" => dice.pick(&WILD).to_vec(),
@@ -270,7 +282,7 @@ fn fill(dice: &Dice, facts: &Facts, placeholder: &str) -> Vec<u8> {
         "I" if dice.once_in(10) => dice.pick(&WILD).to_vec(),
         "I" => dice.pick(&["0", "1", "2", "5", "-1", "-2", "-100", "100"]).as_bytes().to_vec(),
         "Z" => dice.pick(&["nx", "XX", "gt", "lt", "ch", "incr"]).as_bytes().to_vec(),
-        "O" => dice.pick(facts.set_options()).as_bytes().to_vec(),
+        "O" => dice.pick(&["nx", "XX", "get", "keepttl"]).as_bytes().to_vec(),
         "E" => dice.pick(&["nx", "XX", "gt", "lt", "huh"]).as_bytes().to_vec(),
         word => word.as_bytes().to_vec(),
     }
@@ -280,11 +292,9 @@ fn number(dice: &Dice) -> Vec<u8> {
     if dice.once_in(3) { dice.pick(&WILD).to_vec() } else { dice.below(12).to_string().into_bytes() }
 }
 
-fn script(dice: &Dice, facts: &Facts) -> Step {
-    let extra = facts.extra_scripts();
-    let place = dice.below(SCRIPTS.len() + extra.len());
-    let text = SCRIPTS.get(place).unwrap_or_else(|| &extra[place - SCRIPTS.len()]);
-    let words = ["eval", text, "2", dice.pick(&KEYS), dice.pick(&KEYS)].map(|word| word.as_bytes().to_vec());
+fn script(dice: &Dice) -> Step {
+    let words = ["eval", dice.pick(SCRIPTS), "2", dice.pick(&KEYS), dice.pick(&KEYS)]
+        .map(|word| word.as_bytes().to_vec());
     let args = (0..2 + dice.below(3)).map(|_| dice.pick(&WILD).to_vec());
     Step { words: words.into_iter().chain(args).collect(), check: Check::Exact }
 }
@@ -294,9 +304,9 @@ fn through_a_script(dice: &Dice, facts: &Facts) -> Step {
     let inner = loop {
         let inner = command(dice, facts);
         // The order of a hash cannot be told from a list's once a script has it; TIME is text.
-        let is_time = inner.words[0] == b"time";
-        if matches!(inner.check, Check::Exact | Check::Timed) && !is_time && facts.may_be_called(&inner.words)
-        {
+        // Subcommands are commands of their own there, with other texts again.
+        let barred = matches!(&*inner.words[0], b"time" | b"script" | b"evalsha");
+        if matches!(inner.check, Check::Exact | Check::Timed) && !barred {
             break inner;
         }
     };

@@ -31,47 +31,90 @@ impl Facts {
         !self.is_before_7()
     }
 
-    /// `commands and options that came with 7.0`: conditions of EXPIRE, SPUBLISH, SET with NX and GET.
-    pub fn extra_commands(&self) -> &'static [&'static str] {
-        if self.is_before_7() {
-            return &[];
-        }
-        &[
-            "pexpire K T E",
-            "pexpire K N E E",
-            "expire K T E",
-            "pexpireat K N E",
-            "spublish F V",
-            "set K V nx get",
-        ]
+    /// `SPUBLISH came with 7.0`, and with it clusters as we use them.
+    pub fn has_sharded_channels(&self) -> bool {
+        !self.is_before_7()
     }
 
-    pub fn set_options(&self) -> &'static [&'static str] {
-        if self.is_before_7() { &["nx", "XX", "keepttl"] } else { &["nx", "XX", "get", "keepttl"] }
+    /// Whether this server is known to answer a command as 7.0 does.
+    pub fn is_comparable(&self, words: &[Vec<u8>]) -> bool {
+        UNLIKE.iter().all(|unlike| !(unlike.applies)(self) || !(unlike.concerns)(words))
     }
+}
 
-    /// Before 7.0 one word too many for EXPIRE is another error: that option did not exist.
-    pub fn may_repeat(&self, name: &[u8]) -> bool {
-        !(self.is_before_7() && name.ends_with(b"expire") || name == b"pexpireat" && self.is_before_7())
-    }
+/// Commands that a server does not answer as 7.0 does: no step uses them there.
+struct Unlike {
+    #[allow(dead_code, reason = "names are what this list is for")]
+    name: &'static str,
+    applies: fn(&Facts) -> bool,
+    concerns: fn(&[Vec<u8>]) -> bool,
+}
 
-    /// `fractions that a script passes on`: Redis before 7.2 writes all 17 digits, Valkey the shortest form.
-    pub fn extra_scripts(&self) -> &'static [&'static str] {
-        if self.is_valkey {
-            return &[];
-        }
-        &[
-            "redis.call('set', KEYS[1], tonumber(ARGV[1]) or 0.1) return redis.call('get', KEYS[1])",
-            "redis.call('set', KEYS[1], 1/3) return redis.call('get', KEYS[1])",
-            "redis.call('zadd', KEYS[1], 0.1, 'm') return redis.call('zscore', KEYS[1], 'm')",
-        ]
-    }
+const UNLIKE: &[Unlike] = &[
+    Unlike {
+        name: "EXPIRE has no conditions before 7.0",
+        applies: Facts::is_before_7,
+        concerns: |words| matches!(&*words[0], b"expire" | b"pexpire" | b"pexpireat") && words.len() != 3,
+    },
+    Unlike {
+        name: "EXPIRE does not notice before 7.0 that so many seconds are too many milliseconds",
+        applies: Facts::is_before_7,
+        concerns: |words| {
+            let large =
+                |word: &Vec<u8>| integer(word).is_some_and(|seconds| seconds.checked_mul(1000).is_none());
+            words[0] == b"expire" && words.iter().any(large)
+        },
+    },
+    Unlike {
+        name: "SPUBLISH came with 7.0",
+        applies: Facts::is_before_7,
+        concerns: |words| words[0] == b"spublish",
+    },
+    Unlike {
+        name: "subcommands of SCRIPT that do not exist have another error before 7.0",
+        applies: Facts::is_before_7,
+        concerns: |words| words[0] == b"script" && words.get(1).is_none_or(|word| word != b"flush"),
+    },
+    Unlike {
+        name: "SET takes GET together with NX only since 7.0",
+        applies: Facts::is_before_7,
+        concerns: |words| words[0] == b"set" && has(words, b"nx") && has(words, b"get"),
+    },
+    Unlike {
+        name: "before 7.0, a count of 0 or less to LPOP, RPOP and ZPOPMIN is checked otherwise",
+        applies: Facts::is_before_7,
+        concerns: |words| {
+            let positive = |word: &Vec<u8>| integer(word).is_some_and(|count| count > 0);
+            matches!(&*words[0], b"lpop" | b"rpop" | b"zpopmin") && !words.iter().skip(2).all(positive)
+        },
+    },
+    Unlike {
+        name: "Valkey refuses the smallest integer as the count of LREM",
+        applies: |facts| facts.is_valkey,
+        concerns: |words| words[0] == b"lrem" && has(words, b"-9223372036854775808"),
+    },
+    Unlike {
+        name: "Valkey refuses space before a bound",
+        applies: |facts| facts.is_valkey,
+        concerns: |words| {
+            words[0][0] == b'z' && words.iter().any(|word| matches!(&**word, [b' ', ..] | [b'(', b' ', ..]))
+        },
+    },
+    Unlike {
+        name: "ZRANK has an option since 7.2",
+        applies: |facts| facts.version >= (7, 2),
+        concerns: |words| words[0] == b"zrank" && words.len() != 3,
+    },
+];
 
-    /// Whether a step lets a script call this.
-    pub fn may_be_called(&self, words: &[Vec<u8>]) -> bool {
-        // Subcommands are commands of their own there, with other texts again.
-        !matches!(words[0].as_slice(), b"script" | b"evalsha")
-    }
+fn integer(word: &[u8]) -> Option<i64> {
+    let number: i64 = str::from_utf8(word).ok()?.parse().ok()?;
+    // "+1" and "01" are no integers to a server.
+    (number.to_string().as_bytes() == word).then_some(number)
+}
+
+fn has(words: &[Vec<u8>], option: &[u8]) -> bool {
+    words.iter().any(|word| word.eq_ignore_ascii_case(option))
 }
 
 /// A difference that is known, and what makes it disappear.
@@ -130,6 +173,12 @@ pub const KNOWN: &[Known] = &[
         of_server: same,
     },
     Known {
+        name: "Valkey writes fractions and large numbers in their shortest form, Redis with 17 digits",
+        applies: |facts| facts.is_valkey,
+        of_engine: as_number,
+        of_server: as_number,
+    },
+    Known {
         name: "before 7.0, errors of scripts have other words around them, and no code",
         applies: Facts::is_before_7,
         of_engine: essence,
@@ -139,20 +188,23 @@ pub const KNOWN: &[Known] = &[
 
 /// What an error of a script says, without who says it and where: the one thing that 6.2 and 7.0 share.
 fn essence(text: &str) -> String {
-    let mut text = text.to_owned();
-    if let Some((before, _)) = text.split_once(" script: ") {
-        text = before.to_owned();
-    }
+    let mut text = text.split_once(" script: ").map_or(text, |(before, _)| before);
     if text.starts_with("ERR Error running script") {
-        text = text.splitn(4, ": ").nth(2).unwrap_or_default().to_owned();
+        text = text.splitn(3, ": ").nth(2).unwrap_or_default();
     }
     for word in ["ERR ", "@user_script: 1: ", "user_script:1: "] {
-        text = text.strip_prefix(word).unwrap_or(&text).to_owned();
+        text = text.strip_prefix(word).unwrap_or(text);
     }
-    text.replace('`', "'")
-        .replace("', '", "' '")
-        .replace("', ", "' ")
-        .replace("expire time in set", "expire time in 'set' command")
+    if text.contains("invalid expire time") || text.contains("unknown command") {
+        return text.replace(['`', '\'', ','], "").replace(" command", "").trim().to_owned();
+    }
+    text.replace("from Lua script", "from script").replace("From Lua script", "from script")
+}
+
+/// One form for all spellings of a number.
+fn as_number(text: &str) -> String {
+    // Minus zero and zero are one number; Valkey does not pass on the sign.
+    text.parse::<f64>().map_or_else(|_| same(text), |number| format!("{:e}", number + 0.0))
 }
 
 /// Applies what is known to both replies.

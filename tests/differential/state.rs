@@ -4,9 +4,10 @@ use lockwright::internals::backend::Value;
 use lockwright::internals::embedded::{Engine, Instruments};
 
 use super::as_reply;
+use super::known::{Facts, align};
 use crate::support::resp::Reply;
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Key {
     pub name: Vec<u8>,
     pub kind: String,
@@ -81,12 +82,15 @@ fn in_order(kind: &str, value: Reply) -> Reply {
 /// Sorts a list of groups of `width` items.
 pub fn sort(items: Vec<Reply>, width: usize) -> Vec<Reply> {
     let mut groups: Vec<_> = items.chunks(width).map(<[Reply]>::to_vec).collect();
-    groups.sort_by_key(|group| format!("{group:?}"));
+    groups.sort_by(|one, other| match (&one[0], &other[0]) {
+        (Reply::Bulk(one), Reply::Bulk(other)) => one.cmp(other),
+        other => panic!("not names: {other:?}"),
+    });
     groups.concat()
 }
 
 /// Whether the keys are equal, and their lives nearly so.
-pub fn alike(engine: &[Key], server: &[Key], apart: i64) -> bool {
+pub fn alike(facts: &Facts, engine: &[Key], server: &[Key], apart: i64) -> bool {
     let same_life = |ours: i64, theirs: i64| match (ours, theirs) {
         (-1, -1) => true,
         // A script reads lives as doubles.
@@ -95,7 +99,8 @@ pub fn alike(engine: &[Key], server: &[Key], apart: i64) -> bool {
     };
     engine.len() == server.len()
         && engine.iter().zip(server).all(|(ours, theirs)| {
-            let life = same_life(ours.life, theirs.life);
-            life && Key { life: 0, ..ours.clone() } == Key { life: 0, ..theirs.clone() }
+            let (value, their_value) = align(facts, ours.value.clone(), theirs.value.clone());
+            let same_key = ours.name == theirs.name && ours.kind == theirs.kind;
+            same_key && same_life(ours.life, theirs.life) && value == their_value
         })
 }

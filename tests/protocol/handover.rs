@@ -30,7 +30,7 @@ fn the_lock_is_handed_over_in_order_each_time_with_a_claim() {
         assert!(token > last);
         last = token;
         assert_eq!(rig.held_token(), token);
-        let ttl = rig.ttl(&rig.keys.lock().to_owned());
+        let ttl = rig.ttl(&rig.lock());
         assert!((CLAIM as i64 - 1_000..=CLAIM as i64).contains(&ttl), "{ttl}");
         assert_eq!(rig.list().len(), 2 - at);
         assert_eq!(rig.places_of(&clients[at + 1]), "", "its last ticket is gone");
@@ -52,7 +52,7 @@ fn a_claim_is_no_longer_than_the_lease_and_carries_what_its_entry_says() {
     rig.leave(&holder);
     let [(_, News::Grant { token, end_millis, now_millis, .. })] = b.messages()[..] else { panic!() };
     assert_eq!(end_millis - now_millis, 800);
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     assert_eq!((rig.get(&lock, "block"), rig.get(&lock, "owner")), ("64".into(), owner(2).to_string()));
     assert_eq!(rig.get(&lock, &waiter.ticket.to_string()), format!("{end_millis} {} l", owner(2)));
     assert_eq!(rig.wire.ok(&["GET", &rig.keys.token()]).text(), (token + 63).to_string());
@@ -159,7 +159,7 @@ fn where_counts_cannot_be_trusted_the_silent_are_given_their_claim() {
     assert_eq!(rig.inspect().holds[0].ticket, silent.ticket.to_string());
     // Its other ticket has until the end of that claim to be heard of.
     let deadline: u64 = rig.places_of(&b).split_once(' ').unwrap().0.parse().unwrap();
-    assert_eq!(rig.get(&rig.keys.lock().to_owned(), &silent.ticket.to_string()), format!("{deadline} -"));
+    assert_eq!(rig.get(&rig.lock(), &silent.ticket.to_string()), format!("{deadline} -"));
 }
 
 #[test]
@@ -275,6 +275,26 @@ fn an_entry_that_stands_twice_counts_once() {
 }
 
 #[test]
+fn a_second_entry_of_a_kept_ticket_does_not_hide_the_tickets_behind_it() {
+    let mut rig = Rig::new();
+    let (a, b, mut c) = (rig.client(), rig.silent_client(), rig.client());
+    let (holder, twice, other) = (a.attempt(), b.attempt(), c.attempt());
+    rig.granted(&holder);
+    rig.queued(&twice);
+    let keeper = b.attempt();
+    rig.queued(&keeper);
+    rig.leave(&twice);
+    rig.queued(&twice);
+    rig.leave(&keeper);
+    // In another chunk of the list.
+    rig.add_dead(70);
+    rig.queued(&other);
+    rig.leave(&holder);
+    assert!(matches!(c.messages()[..], [(ticket, News::Grant { .. })] if ticket == other.ticket));
+    assert_eq!(rig.list(), [twice.ticket.to_string()]);
+}
+
+#[test]
 fn who_leaves_the_queue_of_a_free_lock_wakes_the_next() {
     let mut rig = Rig::new();
     let (a, b, mut c) = (rig.client(), rig.silent_client(), rig.silent_client());
@@ -296,7 +316,7 @@ fn a_try_on_a_free_lock_is_busy_when_a_waiter_before_it_gets_it() {
     let (holder, waiter, tried) = (a.attempt(), b.attempt(), c.attempt());
     rig.granted(&holder);
     rig.queued(&waiter);
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     rig.wire.ok(&["DEL", &lock]);
     assert_eq!(rig.acquire(&tried, Wait::No), AcquireReply::Busy { left_millis: CLAIM });
     assert!(matches!(b.messages()[..], [(_, News::Grant { .. })]));
@@ -310,7 +330,7 @@ fn a_newcomer_on_a_free_lock_queues_behind_who_gets_it() {
     let (holder, waiter, newcomer) = (a.attempt(), b.attempt(), c.attempt());
     rig.granted(&holder);
     rig.queued(&waiter);
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     rig.wire.ok(&["DEL", &lock]);
     let queued = rig.queued(&newcomer);
     assert_eq!((queued.place, queued.left_millis, queued.new), (1, CLAIM, true));

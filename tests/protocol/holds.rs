@@ -14,7 +14,7 @@ fn a_free_lock_is_granted_for_the_whole_lease_and_leaves_only_its_counter() {
     assert!((before..=rig.micros()).contains(&granted.token), "{granted:?}");
     assert_eq!((granted.left_millis, granted.waiting), (LEASE, false));
 
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     let (ends, tail) = {
         let text = rig.get(&lock, &attempt.ticket.to_string());
         let (ends, tail) = text.split_once(' ').unwrap();
@@ -50,7 +50,7 @@ fn a_replay_is_the_same_grant_and_lengthens_never_shortens() {
 
     let shorter = rig.granted(&Attempt { lease_millis: 100, ..attempt.clone() });
     assert!(shorter.left_millis > LEASE - 1_000, "{shorter:?}");
-    assert!(rig.ttl(&rig.keys.lock().to_owned()) > LEASE as i64 - 1_000);
+    assert!(rig.ttl(&rig.lock()) > LEASE as i64 - 1_000);
     let info = rig.inspect();
     assert_eq!(info.holds.len(), 1);
     assert_eq!(info.holds[0].label.as_deref(), Some("one two\nthree"));
@@ -64,7 +64,7 @@ fn the_owner_re_enters_with_the_same_token_and_keeps_the_lock_until_its_last_hol
     let first = rig.granted(&short);
     let second = rig.granted(&long);
     assert_eq!((second.token, second.left_millis), (first.token, LEASE));
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     assert!(rig.ttl(&lock) > LEASE as i64 - 1_000);
 
     let other = a.attempt_of(owner(2));
@@ -83,7 +83,7 @@ fn nobody_without_an_owner_re_enters() {
     rig.granted(&a.attempt());
     let busy = rig.acquire(&a.attempt(), Wait::No);
     assert!(matches!(busy, AcquireReply::Busy { left_millis } if left_millis > LEASE - 1_000), "{busy:?}");
-    let keys = [rig.keys.lock().to_owned(), rig.keys.token()];
+    let keys = [rig.lock(), rig.keys.token()];
     assert_eq!(rig.all_keys(), keys, "nothing is left behind");
 }
 
@@ -151,7 +151,7 @@ fn renew_lengthens_and_never_shortens_nor_revives() {
     let stranger = a.attempt();
     let kept = |left_millis| Renewed::Kept { left_millis, waiting: false };
     assert_eq!(rig.renew(&[(attempt.ticket, LEASE), (stranger.ticket, LEASE)]), [kept(LEASE), Renewed::Lost]);
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     assert!(rig.ttl(&lock) > LEASE as i64 - 1_000);
     assert_eq!(rig.inspect().holds[0].label.as_deref(), Some("x y"));
     let again = rig.renew(&[(attempt.ticket, 100)]);
@@ -176,7 +176,7 @@ fn renewing_one_of_two_holds_does_not_cut_the_other() {
     rig.granted(&short);
     let renewed = rig.renew(&[(short.ticket, 3_000)]);
     assert_eq!(renewed, [Renewed::Kept { left_millis: 3_000, waiting: false }]);
-    assert!(rig.ttl(&rig.keys.lock().to_owned()) > LEASE as i64 - 1_000);
+    assert!(rig.ttl(&rig.lock()) > LEASE as i64 - 1_000);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_lock_whose_leases_have_ended_is_free_though_its_key_is_there() {
     let a = rig.client();
     let attempt = Attempt { lease_millis: 100, ..a.attempt_of(owner(1)) };
     let first = rig.granted(&attempt);
-    let lock = rig.keys.lock().to_owned();
+    let lock = rig.lock();
     rig.wire.ok(&["PERSIST", &lock]);
     rig.pass(120);
     // The same owner is a new acquisition too: it lost the lock.
@@ -221,7 +221,7 @@ fn renewing_a_read_hold_lengthens_it_in_the_readers_too_and_no_other() {
     let mut rig = Rig::new();
     let a = rig.client();
     let (mine, other) = (a.attempt().ticket, a.attempt().ticket);
-    let (lock, readers) = (rig.keys.lock().to_owned(), rig.keys.readers());
+    let (lock, readers) = (rig.lock(), rig.keys.readers());
     let ends = rig.now() + 5_000;
     for (field, text) in
         [("kind", "read_write"), ("mode", "read"), ("owner", "-"), ("token", "1"), ("block", "0")]

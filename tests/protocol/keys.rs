@@ -82,7 +82,7 @@ fn with_the_lock_lost_the_next_in_the_queue_has_it() {
     let token = rig.granted(&holder).token;
     rig.queued(&first);
     rig.queued(&second);
-    rig.wire.ok(&["DEL", rig.keys.clone().lock()]);
+    rig.wire.ok(&["DEL", &rig.lock()]);
     assert_eq!(rig.renew(&[(holder.ticket, LEASE)]), [Renewed::Lost]);
     let AcquireReply::Granted(granted) = rig.poll(&first) else { panic!() };
     assert!(granted.token > token);
@@ -97,7 +97,7 @@ fn a_lock_of_another_kind_is_not_touched() {
     let (holder, waiter) = (a.attempt(), b.attempt());
     rig.granted(&holder);
     rig.queued(&waiter);
-    let (lock, waiting) = (rig.keys.lock().to_owned(), rig.keys.waiting());
+    let (lock, waiting) = (rig.lock(), rig.keys.waiting());
     rig.set(&lock, "kind", "fair");
     rig.set(&waiting, "queue", "fair 1 1");
     let other = a.attempt();
@@ -124,7 +124,7 @@ fn a_lock_of_another_kind_is_not_touched() {
 
 /// Makes a key something else, and returns what that is.
 fn foreign(rig: &mut Rig, key: &str, at: usize) -> Option<&'static str> {
-    let name = rig.keys.lock().to_owned();
+    let name = rig.lock();
     let makes: &[(&str, &[&str])] = match key.strip_prefix(&name).unwrap() {
         "" => &[
             ("a string", &["SET", key, "x"]),
@@ -172,7 +172,7 @@ fn foreign(rig: &mut Rig, key: &str, at: usize) -> Option<&'static str> {
 fn keys_that_are_not_ours_are_reported_and_not_touched() {
     let mut rig = Rig::new();
     let a = rig.client();
-    for key in [rig.keys.lock().to_owned(), rig.keys.waiting(), rig.keys.token()] {
+    for key in [rig.lock(), rig.keys.waiting(), rig.keys.token()] {
         let mut at = 0;
         loop {
             rig.wire.ok(&["FLUSHALL"]);

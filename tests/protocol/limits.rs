@@ -28,7 +28,7 @@ fn up_to_255_dead_entries_cost_one_call() {
     let holder = held(&mut rig, 255, &[&waiter]);
     assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
     assert!(matches!(a.messages()[..], [(_, News::Grant { .. })]));
-    assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn one_unreachable_ticket_at_the_head_does_not_stop_a_long_queue() {
     for waiter in waiters {
         let reply = rig.leave(&holder);
         assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None });
-        assert_eq!(rig.get(&rig.keys.lock().to_owned(), "kind"), "reentrant", "never left free");
-        assert_ne!(rig.get(&rig.keys.lock().to_owned(), &waiter.ticket.to_string()), "");
+        assert_eq!(rig.get(&rig.lock(), "kind"), "reentrant", "never left free");
+        assert_ne!(rig.get(&rig.lock(), &waiter.ticket.to_string()), "");
         holder = waiter;
     }
     let walks = rig.commands().into_iter().find(|(name, _)| name == "LRANGE").unwrap().1;

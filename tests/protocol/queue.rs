@@ -116,7 +116,7 @@ fn a_waiter_leaves_without_a_trace_when_it_was_the_last() {
     assert_eq!(rig.leave(&first), LeaveReply::Gone { more: false });
     assert_eq!(rig.get(&rig.keys.waiting(), "queue"), "reentrant 2 1", "counted once");
     assert_eq!(rig.leave(&second), LeaveReply::Gone { more: false });
-    assert_eq!(rig.all_keys(), [rig.keys.lock().to_owned(), rig.keys.token()]);
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
 }
 
 #[test]
@@ -136,6 +136,39 @@ fn dead_entries_at_the_head_do_not_count_in_a_place() {
     }
     assert_eq!(rig.queued(&mine).place, 2);
     assert_eq!(rig.list(), [other.ticket.to_string(), mine.ticket.to_string()], "and they are trimmed");
+}
+
+#[test]
+fn tickets_that_left_from_the_middle_do_not_count_in_a_place() {
+    let mut rig = Rig::new();
+    let (a, b, c) = (rig.client(), rig.client(), rig.client());
+    rig.granted(&a.attempt());
+    let (head, mine) = (b.attempt(), c.attempt());
+    rig.queued(&head);
+    let leaving: Vec<Attempt> = (0..40).map(|_| b.attempt()).collect();
+    for attempt in leaving.iter().chain([&mine]) {
+        rig.queued(attempt);
+    }
+    for attempt in &leaving {
+        rig.leave(attempt);
+    }
+    assert_eq!(rig.queued(&mine).place, 2);
+}
+
+#[test]
+fn a_leaving_keeps_the_other_places_of_its_client() {
+    let mut rig = Rig::new();
+    let (a, b) = (rig.client(), rig.client());
+    let (holder, leaving, staying) = (a.attempt(), b.attempt(), b.attempt());
+    rig.granted(&holder);
+    rig.queued(&leaving);
+    rig.queued(&staying);
+    for leaving in [leaving.ticket, b.attempt().ticket] {
+        rig.set_deadline(&b, 10);
+        assert_eq!(rig.leave_for(leaving, None), LeaveReply::Gone { more: false });
+        let deadline: u64 = rig.places_of(&b).split_once(' ').unwrap().0.parse().unwrap();
+        assert!(deadline - rig.now() > DEADLINE - 1_000);
+    }
 }
 
 #[test]

@@ -181,9 +181,14 @@ impl Rig {
         self.get(&self.keys.waiting(), &peer.id.to_string())
     }
 
+    /// `K`.
+    pub fn lock(&self) -> String {
+        self.keys.lock().to_owned()
+    }
+
     /// The holder's first token; 0 where the lock is free.
     pub fn held_token(&mut self) -> u64 {
-        self.get(&self.keys.lock().to_owned(), "token").parse().unwrap_or(0)
+        self.get(&self.lock(), "token").parse().unwrap_or(0)
     }
 
     /// Puts the deadline of a client so far from now: negative is past.

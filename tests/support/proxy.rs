@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -26,6 +26,7 @@ struct State {
     server: u16,
     stopped: AtomicBool,
     refusing: AtomicBool,
+    accepted: AtomicUsize,
     delay_millis: AtomicU64,
     lines: Mutex<Vec<Arc<Line>>>,
 }
@@ -53,6 +54,7 @@ impl Proxy {
             server: port,
             stopped: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
+            accepted: AtomicUsize::new(0),
             delay_millis: AtomicU64::new(0),
             lines: Mutex::default(),
         });
@@ -96,9 +98,9 @@ impl Proxy {
         self.state.delay_millis.store(delay.as_millis().try_into().unwrap(), Ordering::SeqCst);
     }
 
-    /// How many connections there have been.
+    /// How many connections there have been, those that were refused included.
     pub fn connections(&self) -> usize {
-        self.state.lines.lock().unwrap().len()
+        self.state.accepted.load(Ordering::SeqCst)
     }
 
     fn each(&self, act: impl Fn(&Line)) {
@@ -134,6 +136,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         if state.stopped.load(Ordering::SeqCst) {
             return;
         }
+        state.accepted.fetch_add(1, Ordering::SeqCst);
         if state.refusing.load(Ordering::SeqCst) {
             continue;
         }

@@ -120,7 +120,8 @@ fn spawn(program: &PathBuf, folder: &tempfile::TempDir, port: u16, extra: &[Stri
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--unixsocket", &folder.path().join("redis.sock").display().to_string()])
         .args(["--dir", &folder.path().display().to_string()])
-        .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--enable-debug-command", "yes"])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .args(if is_before_7(program) { &[][..] } else { &["--enable-debug-command", "yes"] })
         .args(extra)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -138,4 +139,13 @@ fn spawn(program: &PathBuf, folder: &tempfile::TempDir, port: u16, extra: &[Stri
     // The log must be read on, or the server blocks on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     Some(child)
+}
+
+/// Whether the program is a Redis 6 or older, which refuses settings that it does not know.
+fn is_before_7(program: &PathBuf) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("{} must be installed: {error}", program.display()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let major = text.split("v=").nth(1).and_then(|version| version.split('.').next()?.parse().ok());
+    major.is_some_and(|major: u32| major < 7)
 }

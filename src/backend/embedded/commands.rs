@@ -172,19 +172,21 @@ pub(super) fn wrong_number(name: &str) -> Problem {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// Quotes what was sent as the server does: up to 128 bytes, each word up to its first NUL, on one line.
+/// A word in an error's text, as the server shows it: up to its first NUL, on one line.
+fn quote(word: &[u8], limit: usize) -> String {
+    let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(&word[..word.len().min(limit)]).replace(['\r', '\n'], " ")
+}
+
+/// Names what was sent, up to 128 bytes of it.
 fn unknown(words: &Words) -> Problem {
-    let shown = |word: &[u8], limit: usize| {
-        let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(&word[..word.len().min(limit)]).replace(['\r', '\n'], " ")
-    };
     let mut args = String::new();
     for arg in words.from(1) {
         if args.len() < 128 {
-            args.push_str(&format!("'{}' ", shown(arg, 128 - args.len())));
+            args.push_str(&format!("'{}' ", quote(arg, 128 - args.len())));
         }
     }
-    format!("ERR unknown command '{}', with args beginning with: {args}", shown(&words[0], 128)).into()
+    format!("ERR unknown command '{}', with args beginning with: {args}", quote(&words[0], 128)).into()
 }
 
 const SYNTAX: Problem = Cow::Borrowed("ERR syntax error");

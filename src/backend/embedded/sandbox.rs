@@ -31,7 +31,7 @@ pub(super) struct Sandbox {
 const MEMORY_LIMIT: usize = 256 << 20;
 /// How often a foreign script is looked at, in instructions, and how often before it is stopped.
 const LOOK_EVERY: u32 = 1_000_000;
-const LOOKS: u32 = 1_000;
+const LOOKS: u32 = 100;
 
 impl Sandbox {
     pub fn new(shared: &Arc<Mutex<Shared>>) -> mlua::Result<Self> {

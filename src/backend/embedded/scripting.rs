@@ -114,6 +114,9 @@ impl Scripting {
         let [script, number, rest @ ..] = words else {
             return Err(commands::wrong_number(&String::from_utf8_lossy(name)));
         };
+        if name == b"evalsha" && script.len() != 40 {
+            return Err(NO_SCRIPT.into());
+        }
         let number = parse_integer(number).ok_or("ERR value is not an integer or out of range")?;
         let number = usize::try_from(number).map_err(|_| "ERR Number of keys can't be negative")?;
         if number > rest.len() {

@@ -4,7 +4,8 @@
 pub(super) fn hex(bytes: &[u8]) -> String {
     let mut padded = bytes.to_vec();
     padded.push(0x80);
-    padded.resize(padded.len().next_multiple_of(64) + if padded.len() % 64 > 56 { 64 } else { 0 }, 0);
+    // Room for the length behind the end mark.
+    padded.resize((padded.len() + 8).next_multiple_of(64), 0);
     let bits = (bytes.len() as u64) * 8;
     let end = padded.len() - 8;
     padded[end..].copy_from_slice(&bits.to_be_bytes());

@@ -2,7 +2,7 @@
 
 use super::super::keyspace::{Entry, Problem};
 use super::super::words::Words;
-use super::{Reply, Server, count, flag, integer};
+use super::{Reply, Server, count, flag, integer, quote};
 use crate::backend::Value;
 
 pub fn del(server: &mut Server, words: &Words) -> Reply {
@@ -70,7 +70,7 @@ impl Condition {
                 () if words.is(index, "xx") => condition.some = true,
                 () if words.is(index, "gt") => condition.greater = true,
                 () if words.is(index, "lt") => condition.less = true,
-                () => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(word)).into()),
+                () => return Err(format!("ERR Unsupported option {}", quote(word, usize::MAX)).into()),
             }
         }
         if condition.none && (condition.some || condition.greater || condition.less) {

@@ -1,0 +1,182 @@
+//! What every back end must do: cases that know no back end. A case is a function over a [`Deployment`]; it stands
+//! once in [`for_each_case`], and `tests/conformance.rs` makes a test of it for each back end.
+
+pub mod leases;
+pub mod lifecycle;
+pub mod load;
+pub mod owners;
+pub mod reentrant;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use lockwright::internals::clock::Clock;
+use lockwright::{Client, ClientBuilder, Guard, LockInfo};
+
+use crate::support::time::{PATIENCE, soon};
+
+/// The cases, by topic, with what a back end must be capable of to run them.
+macro_rules! for_each_case {
+    ($then:ident! $arguments:tt) => {
+        $then! { $arguments
+            [Reentrant] reentrant {
+                unlock_frees,
+                drop_frees,
+                a_guard_dropped_outside_a_runtime_frees,
+                a_second_client_is_told_busy,
+                a_limited_wait_ends_in_time,
+                a_limited_wait_takes_what_comes_free,
+                a_wait_for_a_holder_is_no_wait_for_the_server,
+                a_release_wakes_a_waiter_of_another_client,
+                clients_are_served_in_the_order_they_came,
+                tokens_rise_from_grant_to_grant,
+                a_handle_shared_by_two_tasks_excludes,
+                waiting_for_one_lock_many_times_in_one_task_ends,
+                names_are_different_locks,
+                namespaces_do_not_see_each_other,
+                invalid_names_are_told,
+                a_section_is_run_under_the_lock,
+                a_section_is_not_begun_without_the_lock,
+                force_takes_a_lock_from_its_holder,
+                inspection_shows_holders_and_waiters,
+            }
+            [Reentrant] owners {
+                an_owner_enters_again,
+                an_owner_enters_again_from_another_client,
+                an_owner_is_let_in_past_waiters,
+                a_scope_gives_its_owner,
+                a_handles_own_owner_comes_first,
+                other_owners_wait,
+                without_an_owner_nobody_enters_again,
+            }
+            [Reentrant] leases {
+                invalid_leases_are_told,
+                a_lease_shorter_than_the_work_is_renewed,
+                a_fixed_lease_ends_and_tells,
+                a_fixed_lease_after_a_hand_over_ends_in_time,
+                extending_moves_the_end,
+                extending_never_shortens,
+                what_is_left_becomes_less,
+                a_longest_hold_ends_the_guard,
+            }
+            [Reentrant] lifecycle {
+                closing_ends_waits_and_guards_and_frees,
+                a_closed_client_does_nothing_more,
+                the_last_handle_closes,
+                a_guard_keeps_its_client_alive,
+                a_wait_that_is_dropped_leaves_nothing,
+                a_wait_that_is_dropped_while_it_is_granted_leaves_nothing,
+                a_ping_is_answered,
+            }
+            [Reentrant] load {
+                a_thousand_tasks_never_overlap,
+            }
+        }
+    };
+}
+pub(crate) use for_each_case;
+
+/// What a back end can do. A case asks for one of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capability {
+    Reentrant,
+}
+
+/// A back end with a fresh store behind it, for one case.
+#[allow(async_fn_in_trait, reason = "no case sends these futures to another thread")]
+pub trait Deployment {
+    const CAPABILITIES: &'static [Capability];
+
+    /// One more client of the same store, as another process would have it.
+    async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client;
+
+    async fn client(&self) -> Client {
+        self.client_with(|builder| builder).await
+    }
+
+    /// Called after a case, when all its guards and clients are gone: panics where anything else than what is meant
+    /// to stay does stay in the store.
+    async fn check_left(&self);
+}
+
+/// Runs one case, on a back end that can.
+pub async fn run<D: Deployment>(on: D, needs: Capability, case: impl AsyncFnOnce(&D)) {
+    if D::CAPABILITIES.contains(&needs) {
+        Box::pin(case(&on)).await;
+        on.check_left().await;
+    }
+}
+
+/// A span within which whatever a message brings must come. With the claim of [`slow_to_poll`] no poll comes that
+/// soon.
+pub const BY_MESSAGE: Duration = Duration::from_secs(5);
+
+/// A client whose waiters poll each 10 s only: what comes sooner came by message.
+pub fn slow_to_poll(builder: ClientBuilder) -> ClientBuilder {
+    builder.claim(Duration::from_secs(20)).client_deadline(Duration::from_secs(60))
+}
+
+/// Waits until `condition` holds; panics where it does not within [`PATIENCE`].
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let clock = Clock::boot();
+    let deadline = clock.now().plus(PATIENCE);
+    while !condition().await {
+        assert!(clock.now() < deadline, "{what} does not come");
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Lets time pass. For cases whose subject is the passing of time; never to give others time for something.
+pub async fn pass(span: Duration) {
+    Clock::boot().sleep(span).await;
+}
+
+/// The time in `span` from now, as users tell it.
+#[allow(clippy::disallowed_methods, reason = "users have no other clock")]
+pub fn in_time(span: Duration) -> Instant {
+    Instant::now() + span
+}
+
+/// How long `future` takes, and its result.
+pub async fn timed<T>(what: &str, future: impl Future<Output = T>) -> (Duration, T) {
+    let clock = Clock::boot();
+    let start = clock.now();
+    let result = soon(what, future).await;
+    (clock.now().since(start), result)
+}
+
+/// Waits until `count` tickets wait for the lock.
+pub async fn until_waiting(client: &Client, name: &str, count: u64) {
+    until(&format!("a queue of {count} for {name}"), async || {
+        info(client, name).await.waiting_count == count
+    })
+    .await;
+}
+
+/// Waits until nobody holds the lock or waits for it.
+pub async fn until_free(client: &Client, name: &str) {
+    until(&format!("{name} free"), async || is_free(&info(client, name).await)).await;
+}
+
+pub fn is_free(info: &LockInfo) -> bool {
+    info.kind.is_none() && info.token.is_none() && info.holds.is_empty() && info.waiting_count == 0
+}
+
+pub async fn info(client: &Client, name: &str) -> LockInfo {
+    client.inspect(name).await.expect("the server answers")
+}
+
+/// Takes a lock that is free now.
+pub async fn take(client: &Client, name: &str) -> Guard {
+    client.lock(name).try_lock().await.expect("the server answers").expect("the lock is free")
+}
+
+/// Takes a lock that comes free soon.
+pub async fn wait_for(client: &Client, name: &str) -> Guard {
+    soon("the lock", client.lock(name).lock()).await.expect("it is granted")
+}
+
+/// Whether another client finds the lock held.
+pub async fn is_busy(client: &Client, name: &str) -> bool {
+    client.lock(name).try_lock().await.expect("the server answers").is_none()
+}

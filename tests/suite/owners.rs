@@ -1,0 +1,135 @@
+//! Who may enter again.
+
+use std::time::Duration;
+
+use lockwright::{InOwner, Owner, ReentrantLock};
+
+use super::*;
+
+/// How long a wait goes on that is to find the lock held.
+const A_WHILE: Duration = Duration::from_millis(100);
+
+async fn enter(lock: &ReentrantLock) -> Guard {
+    soon("the lock", lock.lock()).await.expect("it is granted")
+}
+
+async fn is_kept_from(lock: &ReentrantLock) -> bool {
+    let at_once = lock.try_lock().await.expect("the server answers");
+    at_once.is_none() && lock.try_lock_for(A_WHILE).await.expect("the server answers").is_none()
+}
+
+pub async fn an_owner_enters_again<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let lock = one.lock("a").with_owner(&Owner::new());
+    let outer = enter(&lock).await;
+    let inner = lock.try_lock().await.expect("the server answers").expect("the owner enters");
+    let innermost = enter(&lock).await;
+    assert_eq!((inner.token(), innermost.token()), (outer.token(), outer.token()));
+    // In any order; the lock is free when the last one is gone.
+    outer.unlock().await.expect("it is held");
+    assert!(inner.is_held() && is_busy(&other, "a").await);
+    drop(innermost);
+    assert!(inner.is_held() && is_busy(&other, "a").await);
+    inner.unlock().await.expect("it is held");
+    assert!(take(&other, "a").await.is_held());
+}
+
+pub async fn an_owner_enters_again_from_another_client<D: Deployment>(on: &D) {
+    let (one, other, third) = (on.client().await, on.client().await, on.client().await);
+    let owner = Owner::new();
+    let outer = enter(&one.lock("a").with_owner(&owner)).await;
+    // As it travels in a request.
+    let sent = serde_json::to_string(&owner).expect("an owner is data");
+    let received: Owner = serde_json::from_str(&sent).expect("it reads back");
+    let lock = other.lock("a").with_owner(&received);
+    let inner = lock.try_lock().await.expect("the server answers").expect("the owner enters");
+    assert_eq!(inner.token(), outer.token());
+    assert!(is_busy(&third, "a").await);
+    // Each client has a hold of its own: either may leave first.
+    outer.unlock().await.expect("it is held");
+    assert!(inner.is_held() && is_busy(&third, "a").await && is_busy(&one, "a").await);
+    let outer = enter(&one.lock("a").with_owner(&owner)).await;
+    assert_eq!(inner.token(), outer.token());
+    inner.unlock().await.expect("it is held");
+    assert!(outer.is_held() && is_busy(&third, "a").await);
+    outer.unlock().await.expect("it is held");
+    assert!(take(&third, "a").await.is_held());
+}
+
+pub async fn an_owner_is_let_in_past_waiters<D: Deployment>(on: &D) {
+    let (one, other, third) = (on.client().await, on.client().await, on.client().await);
+    let owner = Owner::new();
+    let outer = enter(&one.lock("a").with_owner(&owner)).await;
+    let waiting = tokio::spawn(third.lock("a").lock());
+    until_waiting(&one, "a", 1).await;
+    // Behind the waiter it would wait for itself.
+    let inner = enter(&other.lock("a").with_owner(&owner)).await;
+    assert_eq!(inner.token(), outer.token());
+    assert!(!waiting.is_finished());
+    drop((inner, outer));
+    assert!(soon("the lock", waiting).await.expect("no panic").expect("it is granted").is_held());
+}
+
+pub async fn a_scope_gives_its_owner<D: Deployment>(on: &D) {
+    let client = on.client().await;
+    let lock = client.lock("a");
+    let owner = Owner::new();
+    let outer = enter(&lock.clone().with_owner(&owner)).await;
+    let (inner, future) = async {
+        // A task is not part of the scope that spawned it.
+        let spawned = tokio::spawn({
+            let lock = lock.clone();
+            async move { is_kept_from(&lock).await }
+        });
+        assert!(soon("the task", spawned).await.expect("no panic"));
+        (enter(&lock).await, lock.lock())
+    }
+    .in_owner(&owner)
+    .await;
+    assert_eq!(inner.token(), outer.token());
+    // The owner is that of the call, wherever the future is awaited.
+    let later = soon("the lock", future).await.expect("it is granted");
+    assert_eq!(later.token(), outer.token());
+    assert!(is_kept_from(&lock).await);
+    assert!(owner.scope(async { lock.try_lock().await.is_ok_and(|guard| guard.is_some()) }).await);
+}
+
+pub async fn a_handles_own_owner_comes_first<D: Deployment>(on: &D) {
+    let client = on.client().await;
+    let (owner, scope) = (Owner::new(), Owner::new());
+    let lock = client.lock("a").with_owner(&owner);
+    let _outer = enter(&lock).await;
+    scope
+        .scope(async {
+            assert!(enter(&lock).await.is_held());
+            assert!(is_kept_from(&client.lock("a")).await);
+        })
+        .await;
+}
+
+pub async fn other_owners_wait<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let guard = enter(&one.lock("a").with_owner(&Owner::new())).await;
+    for client in [&one, &other] {
+        let lock = client.lock("a").with_owner(&Owner::new());
+        assert!(is_kept_from(&lock).await);
+        assert!(is_kept_from(&client.lock("a")).await);
+    }
+    let lock = other.lock("a").with_owner(&Owner::new());
+    let waiting = tokio::spawn(lock.lock());
+    until_waiting(&one, "a", 1).await;
+    let token = guard.token();
+    drop(guard);
+    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    assert!(guard.token() > token);
+}
+
+pub async fn without_an_owner_nobody_enters_again<D: Deployment>(on: &D) {
+    let client = on.client().await;
+    let lock = client.lock("a");
+    let guard = enter(&lock).await;
+    // In the same task, by the same handle.
+    assert!(is_kept_from(&lock).await);
+    drop(guard);
+    assert!(enter(&lock).await.is_held());
+}
