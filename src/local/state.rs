@@ -620,10 +620,13 @@ impl State {
         let same_connection = message.epoch == self.epoch || mutant::is(Mutant::SampleKept);
         let Some(sample) = self.sample.filter(|_| same_connection) else { return false };
         let span = |from: u64, to: u64| Duration::from_millis(to.saturating_sub(from));
-        let trusted = trusted_until(sample.sent, span(sample.server_millis, message.end_millis));
-        let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
         let claim = span(message.now_millis, message.end_millis);
-        if trusted <= now && !mutant::is(Mutant::GrantWithoutDeadline) {
+        let trusted = match mutant::is(Mutant::GrantWithoutDeadline) {
+            true => trusted_until(now, claim),
+            false => trusted_until(sample.sent, span(sample.server_millis, message.end_millis)),
+        };
+        let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
+        if trusted <= now {
             return false;
         }
         let renew = now.plus(claim / 3);

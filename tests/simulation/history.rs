@@ -244,11 +244,14 @@ impl Scribe {
     pub fn seen(&self, hold: usize, left: Duration) {
         self.book.with(|history| {
             let trusted = self.until(history.now, left);
-            let hold = &mut history.holds[hold];
+            let known = &mut history.holds[hold];
             if !left.is_zero() {
-                hold.trusted = hold.trusted.max(trusted);
+                known.trusted = known.trusted.max(trusted);
             }
         });
+        if left.is_zero() {
+            self.lost(hold, LossReason::Expired);
+        }
     }
 
     pub fn lost(&self, hold: usize, reason: LossReason) {

@@ -12,6 +12,7 @@ mod history;
 mod link;
 mod liveness;
 mod mix;
+mod mutants;
 mod report;
 mod server;
 mod strikes;
@@ -49,7 +50,7 @@ fn play_all(first: u64, histories: u64, mix: Option<&'static str>) -> Summary {
                 if seed >= first + histories {
                     return summary;
                 }
-                let recipe = Recipe { seed, mix, traced: false, rewrite: None };
+                let recipe = Recipe { seed, mix, traced: false, mutant: None };
                 summary.add(&play(recipe));
             }
         };
@@ -64,7 +65,7 @@ fn play_all(first: u64, histories: u64, mix: Option<&'static str>) -> Summary {
 #[test]
 fn histories() {
     if let Some(seed) = number("LOCKWRIGHT_SEED") {
-        let outcome = play(Recipe { seed, mix: mix(), traced: true, rewrite: None });
+        let outcome = play(Recipe { seed, mix: mix(), traced: true, mutant: None });
         println!("{}", outcome.trace.join("\n"));
         for violation in &outcome.violations {
             println!("{violation:?}");
@@ -83,4 +84,19 @@ fn histories() {
         println!("seed {seed} ({mix}): {}: {}", violation.rule, violation.what);
     }
     assert_eq!(summary.violations, 0);
+}
+
+#[test]
+fn every_mutant_is_found() {
+    let mut missed = Vec::new();
+    for mutation in &mutants::ALL {
+        match mutation.find(FIRST_SEED) {
+            Some((tries, outcome)) => {
+                let first = outcome.failures().next().expect("it was found by one");
+                println!("mutant {}: history {tries} ({}): {}", mutation.number, first.rule, mutation.rule);
+            }
+            None => missed.push(mutation.number),
+        }
+    }
+    assert!(missed.is_empty(), "mutants that nothing found: {missed:?}");
 }

@@ -52,6 +52,10 @@ pub enum Terms {
 }
 
 impl Terms {
+    pub fn is_endless(self) -> bool {
+        matches!(self, Self::Usual | Self::Renewed(_))
+    }
+
     pub fn lease(self) -> Lease {
         match self {
             Self::Usual | Self::MaxHold(_) => config().lease,
@@ -111,6 +115,8 @@ const LOSSES: &[(Fault, u64)] = &[
     (Force, 4),
 ];
 
+const FAILOVERS: &[(Fault, u64)] = &[(Failover, 5), (Stop, 4), (Down, 3), (HalfOpen, 2)];
+
 const BASE: Mix = Mix {
     name: "none",
     weight: 1,
@@ -153,6 +159,7 @@ pub static MIXES: &[Mix] = &[
     Mix { name: "outages", weight: 8, faults: OUTAGES, ..BASE },
     Mix { name: "all", weight: 16, weather: ROUGH, faults: ALL, cancelled: 15.0, ..BASE },
     Mix { name: "loss", weight: 12, weather: ROUGH, faults: LOSSES, cancelled: 10.0, ..BASE },
+    Mix { name: "failovers", weight: 4, weather: ROUGH, faults: FAILOVERS, ..BASE },
     Mix {
         name: "uncounted",
         weight: 6,

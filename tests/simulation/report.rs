@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::checker::Judge;
-use crate::client::Life;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
+use crate::faults::{Fault, Incident};
 use crate::history::Violation;
 use crate::liveness;
+use lockwright::internals::mutant;
+
 use crate::mix::{Terms, config};
+use crate::mutants::Mutation;
 use crate::world::{ALL_OVER, Recipe, World};
 
 /// What became of a history.
@@ -36,10 +39,13 @@ const LONGEST: Nanos = 240 * SECOND;
 
 pub fn play(recipe: Recipe) -> Outcome {
     let mut world = World::new(recipe);
+    mutant::activate(recipe.mutant.and_then(Mutation::in_client));
     world.run(LONGEST, |world| world.book.with(|history| history.is_enough()));
     world.heal();
     world.come_to_an_end();
-    world.outcome(recipe.seed)
+    let outcome = world.outcome(recipe.seed);
+    mutant::activate(None);
+    outcome
 }
 
 impl World {
@@ -88,9 +94,8 @@ impl World {
     }
 
     fn look_for_keys(&mut self) {
-        // What the dead have left, and what was lost or granted by a clock that went back, ends by itself.
-        let died = self.processes.iter().any(|process| process.life == Life::Dead);
-        if died || self.audit.clock_moved || self.audit.forgotten > 0 {
+        // What is left of the dead, the silent and the late ends by itself.
+        if !self.fifo || self.book.with(|history| history.incidents.iter().any(outlives_its_client)) {
             self.run(self.now + ALL_OVER, |_| false);
         }
         let keys = self.server.leftovers();
@@ -129,6 +134,15 @@ impl World {
         let leases = self.mix.leases.iter().map(|terms| nanos(Terms::lease(*terms).length()));
         leases.max().unwrap_or(0).max(nanos(config().lease.length())) + MILLI
     }
+}
+
+/// Whether a fault may leave something at the server that no client knows of.
+fn outlives_its_client(incident: &Incident) -> bool {
+    use Fault::*;
+    !matches!(
+        incident.fault,
+        MessageLost | ReplyLost | Slow | Lag | FlushScripts | Close | HalfOpen | DropToken
+    )
 }
 
 /// The sum of many histories.

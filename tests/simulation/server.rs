@@ -11,6 +11,7 @@ use lockwright::internals::ticket::{ClientId, Ticket};
 
 use crate::audit::Held;
 use crate::dice::{MILLI, Nanos};
+use crate::mutants::Rewrite;
 
 /// The server's clock when a history begins, in microseconds since 1970.
 const BEGIN: u64 = 1_700_000_000_000_000;
@@ -23,9 +24,6 @@ pub struct Posted {
     pub text: Vec<u8>,
 }
 
-/// Puts a mutant's script in the place of the shipped one.
-pub type Rewrite = fn(&'static Script) -> &'static Script;
-
 pub struct Server {
     pub engine: Engine,
     micros: Arc<AtomicU64>,
@@ -35,11 +33,11 @@ pub struct Server {
     pub incarnation: u32,
     posted: Arc<Mutex<Vec<Posted>>>,
     subscriptions: BTreeMap<(usize, u64), Subscription>,
-    rewrite: Option<Rewrite>,
+    rewrite: Option<&'static Rewrite>,
 }
 
 impl Server {
-    pub fn new(rewrite: Option<Rewrite>) -> Self {
+    pub fn new(rewrite: Option<&'static Rewrite>) -> Self {
         let micros = Arc::new(AtomicU64::new(BEGIN));
         let clock = micros.clone();
         let engine = Engine::with_time(Arc::new(move || clock.load(Ordering::Relaxed)));
@@ -78,7 +76,7 @@ impl Server {
     }
 
     fn script(&self, call: &Call) -> &'static Script {
-        self.rewrite.map_or(call.script, |rewrite| rewrite(call.script))
+        self.rewrite.map_or(call.script, |rewrite| rewrite.of(call.script))
     }
 
     /// The messages sent since the last look.

@@ -98,7 +98,9 @@ impl Worker {
             handle = handle.with_owner(&chosen);
             owner = Some(number);
         }
-        let endless = matches!(terms, Terms::Usual | Terms::Renewed(_));
+        // Who re-enters gets the terms of the first acquisition.
+        let alike = owner.is_none() || self.setting.mix.leases.iter().all(|terms| terms.is_endless());
+        let endless = alike && terms.is_endless();
         let capped = matches!(terms, Terms::MaxHold(_));
         Target { lock, handle, kept: Kept { owner, endless, capped } }
     }

@@ -20,7 +20,8 @@ use crate::faults::{Fault, Incident};
 use crate::history::{Book, Scribe};
 use crate::link::{Link, Step};
 use crate::mix::{MIXES, Mix, Weather, config};
-use crate::server::{Posted, Rewrite, Server};
+use crate::mutants::Mutation;
+use crate::server::{Posted, Server};
 use crate::wire::Request;
 use crate::workload::{Setting, Worker};
 
@@ -77,7 +78,8 @@ pub struct Recipe {
     /// The kind of history; by the seed where none is named.
     pub mix: Option<&'static str>,
     pub traced: bool,
-    pub rewrite: Option<Rewrite>,
+    /// The rule that is broken on purpose.
+    pub mutant: Option<&'static Mutation>,
 }
 
 pub struct World {
@@ -127,7 +129,7 @@ impl World {
             now: 0,
             book,
             audit: Audit::default(),
-            server: Server::new(recipe.rewrite),
+            server: Server::new(recipe.mutant.and_then(Mutation::rewrite)),
             processes: Vec::new(),
             links: Vec::new(),
             locks: locks.into_iter().map(str::to_owned).collect(),
