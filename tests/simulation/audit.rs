@@ -24,6 +24,7 @@ pub struct Grant {
 
 /// One execution, with what the audit must know of it.
 pub struct Run<'a> {
+    pub client: ClientId,
     pub at: Nanos,
     /// When its client had stopped waiting for it.
     pub stale_after: Nanos,
@@ -50,8 +51,10 @@ pub struct Audit {
     queued: BTreeMap<(String, Ticket), Nanos>,
     /// Tickets that their clients have given back: what the server still makes of them is a ghost.
     departed: BTreeSet<(String, Ticket)>,
-    /// By client: the last grant that it was to hear of by a message, and may have missed.
-    claims: BTreeMap<String, Nanos>,
+    /// By client: when the last grant that it was to hear of by a message was made, and when it ended.
+    claims: BTreeMap<ClientId, (Nanos, Nanos)>,
+    /// By client: when its last call ran.
+    called: BTreeMap<ClientId, Nanos>,
     /// When places were last lost for a reason that is not the scripts'.
     pub forgotten: Nanos,
     /// Where the server's clock was set, lateness cannot be told.
@@ -65,6 +68,7 @@ impl Audit {
     /// Checks a reply.
     pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
         let lock = run.call.keys.first().cloned().unwrap_or_default();
+        self.called.insert(run.client, run.at);
         let finding = match run.call.script.name {
             "reentrant/acquire" => self.acquired(run, lock),
             "reentrant/leave" => self.left(run, lock),
@@ -98,7 +102,7 @@ impl Audit {
 
     /// A ticket that was queued is new to the server: that needs a reason.
     fn place_lost(&self, ticket: &Ticket, since: Nanos, now: Nanos) -> Option<Finding> {
-        let claimed = self.claims.get(&ticket.client.to_string()).is_some_and(|&at| at >= since);
+        let claimed = self.claims.get(&ticket.client).is_some_and(|&(at, _)| at >= since);
         let silent = now - since > nanos(config().client_deadline);
         let found = !claimed && !silent && self.forgotten < since;
         found.then(|| ("places", format!("{ticket} was queued and lost its place without a reason")))
@@ -129,6 +133,8 @@ impl Audit {
     /// Notes what a script has left in `K`.
     pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
         let shared = held.holds.len() > 1 && held.owner == "-";
+        let several = || ("one holder", format!("{lock} has several anonymous holds"));
+        let mut finding = shared.then(several);
         for (ticket, ends) in held.holds {
             self.queued.remove(&(lock.to_owned(), ticket));
             let key = (lock.to_owned(), ticket, held.token);
@@ -139,16 +145,31 @@ impl Audit {
             }
             self.by_ticket.insert(key, self.grants.len());
             if !run.call.args.contains(&ticket.to_string()) {
-                self.claims.insert(ticket.client.to_string(), run.at);
+                finding = finding.or(self.claimed(ticket.client, run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
             self.grants.push(Grant { lock, ticket, at, token, block, ends });
         }
-        shared.then(|| ("one holder", format!("{lock} has several anonymous holds")))
+        finding
+    }
+
+    /// The lock was handed over to this client. One that has let a claim pass gets nothing until it calls.
+    fn claimed(&mut self, client: ClientId, at: Nanos, ends: Nanos) -> Option<Finding> {
+        let (before, ended) = self.claims.insert(client, (at, ends))?;
+        let called = self.called.get(&client).is_some_and(|&called| called >= before);
+        let missed = ended <= at && !called && self.forgotten < before;
+        missed.then(|| {
+            ("claims", format!("client {client} was granted a lock again after a claim that it missed"))
+        })
     }
 }
 
 impl Audit {
+    /// Whether its client has given this ticket back.
+    pub fn is_departed(&self, lock: &str, ticket: Ticket) -> bool {
+        self.departed.contains(&(lock.to_owned(), ticket))
+    }
+
     /// A ticket of this client that the server queues.
     pub fn waits(&self, client: &ClientId) -> Option<(String, Ticket)> {
         self.queued.keys().find(|(_, ticket)| ticket.client == *client).cloned()

@@ -186,7 +186,7 @@ impl Judge<'_> {
             };
             if hold.token >= grant.token + grant.block.max(1) {
                 found.push((format!("token {} is beyond the block of {}", hold.token, grant.token), moved));
-            } else if hold.end() > grant.ends {
+            } else if hold.trusted > grant.ends {
                 let what = format!("{hold:?} is trusted beyond {}", grant.ends);
                 found.push((what, self.is_excused(grant.at, hold.trusted)));
             }

@@ -3,7 +3,6 @@
 
 use lockwright::internals::backend::{Event as Told, Failure, Up, Value};
 use lockwright::internals::clock::Moment;
-use lockwright::internals::ticket::Ticket;
 
 use crate::audit::Run;
 use crate::client::Life;
@@ -11,7 +10,7 @@ use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::Fault;
 use crate::server::Posted;
 use crate::wire::Request;
-use crate::world::{ASKS_WITHIN, Event, Travelling, World};
+use crate::world::{Event, Travelling, World};
 
 /// One client's connections.
 #[derive(Debug, Default)]
@@ -35,7 +34,7 @@ pub struct Link {
     pub incident: Option<usize>,
     last_request: Nanos,
     last_message: Nanos,
-    last_asked: Nanos,
+    pub last_asked: Nanos,
     /// What a stopped process has yet to notice.
     pub deferred: Vec<(u64, Step)>,
 }
@@ -134,7 +133,8 @@ impl World {
         let Travelling { client, sent, request, .. } = travelling;
         self.note(|| format!("server: {client}'s {} => {}", shown(request), words(reply)));
         let stale_after = sent + nanos(request.timeout) + 5 * MILLI;
-        let run = Run { at: self.now, stale_after, call: &request.call, reply };
+        let client = self.processes[*client].id;
+        let run = Run { client, at: self.now, stale_after, call: &request.call, reply };
         let findings = [self.audit.ran(&run), self.look(&run)];
         for (rule, what) in findings.into_iter().flatten() {
             self.book.violation(rule, what);
@@ -199,8 +199,9 @@ impl World {
             return early.push(text);
         }
         if link.generation == Some(generation) && !link.half_open && !link.severed {
-            process.events.message(text, link.epoch);
+            process.events.message(text.clone(), link.epoch);
             self.drive(client);
+            self.expect_leaving(client, &text);
         }
     }
 
@@ -304,34 +305,6 @@ impl World {
         self.drive(client);
         if self.processes[client].life == Life::Running {
             self.expect_poll(client);
-        }
-    }
-
-    // ---- what is owed after a gap -----------------------------------------------------------------------------
-
-    /// The client was told that it may have missed messages: a ticket of its that waits must be asked for.
-    fn expect_poll(&mut self, client: usize) {
-        if let Some((lock, ticket)) = self.audit.waits(&self.processes[client].id) {
-            let since = self.now;
-            self.after(ASKS_WITHIN, Event::Owed { client, lock, ticket, since });
-        }
-    }
-
-    pub fn collect(&mut self, client: usize, lock: &str, ticket: Ticket, since: Nanos) {
-        let link = &self.links[client];
-        let is_whole = self.processes[client].life == Life::Running && link.incident.is_none();
-        let (disturbed, waits) = self.book.with(|history| {
-            let mut mine = history.incidents.iter().filter(|incident| incident.client == Some(client));
-            (mine.any(|incident| incident.ended > since), history.waits_in_vain(client, since))
-        });
-        if is_whole
-            && !disturbed
-            && waits
-            && link.last_asked < since
-            && self.audit.still_waits(lock, ticket, since)
-        {
-            let what = format!("client {client} did not ask for {ticket} after a gap");
-            self.book.violation("polls", what);
         }
     }
 }

@@ -152,7 +152,8 @@ fn cost(incident: &Incident, lease: Nanos, silent: &mut Vec<usize>) -> Nanos {
     let claim = nanos(config().claim);
     let (poll, timeout) = (claim / 2, nanos(config().command_timeout));
     match incident.fault {
-        Fault::Stop | Fault::Die | Fault::HalfOpen | Fault::Down | Fault::Close => {
+        Fault::HalfOpen | Fault::Close => claim,
+        Fault::Stop | Fault::Die | Fault::Down => {
             let client = incident.client.unwrap_or(usize::MAX);
             if silent.contains(&client) {
                 return 0;

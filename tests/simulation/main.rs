@@ -6,6 +6,7 @@
 mod audit;
 mod checker;
 mod client;
+mod debts;
 mod dice;
 mod faults;
 mod history;

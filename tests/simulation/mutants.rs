@@ -27,17 +27,17 @@ pub enum Broken {
     InScripts(Rewrite),
 }
 
-/// A piece of the scripts, and what stands there instead.
+/// Changed scripts.
 #[derive(Debug)]
 pub struct Rewrite {
-    piece: &'static str,
-    instead: &'static str,
+    /// Each piece, and what stands there instead.
+    pieces: &'static [(&'static str, &'static str)],
     made: OnceLock<BTreeMap<&'static str, &'static Script>>,
 }
 
 impl Rewrite {
-    const fn new(piece: &'static str, instead: &'static str) -> Self {
-        Self { piece, instead, made: OnceLock::new() }
+    const fn new(pieces: &'static [(&'static str, &'static str)]) -> Self {
+        Self { pieces, made: OnceLock::new() }
     }
 
     /// The script that runs in the place of this one.
@@ -45,18 +45,20 @@ impl Rewrite {
         self.made.get_or_init(|| self.make()).get(script.name).copied().unwrap_or(script)
     }
 
-    /// The scripts that have the piece. The piece must be there, so that no mutant dies of old age.
+    /// The scripts that have the pieces. They must be there, so that no mutant dies of old age.
     fn make(&self) -> BTreeMap<&'static str, &'static Script> {
+        let has_all = |script: &&&Script| self.pieces.iter().all(|(piece, _)| script.text.contains(piece));
+        let change = |text: String, &(piece, instead): &(&str, &str)| text.replacen(piece, instead, 1);
         let made: BTreeMap<_, _> = lockwright::internals::scripts::ALL
             .iter()
-            .filter(|script| script.text.contains(self.piece))
+            .filter(has_all)
             .map(|script| {
-                let text = script.text.replacen(self.piece, self.instead, 1).leak();
+                let text = self.pieces.iter().fold(script.text.to_owned(), change).leak();
                 let Script { name, version, parts, .. } = **script;
                 (name, &*Box::leak(Box::new(Script { name, version, text, parts })))
             })
             .collect();
-        assert!(!made.is_empty(), "no script has {:?} any more", self.piece);
+        assert!(!made.is_empty(), "no script has {:?} any more", self.pieces);
         made
     }
 }
@@ -97,24 +99,24 @@ pub static ALL: [Mutation; 13] = [
     Mutation {
         number: 2,
         rule: "a leaving is bound to its ticket, not to who sent it",
-        broken: Broken::InScripts(Rewrite::new(
+        broken: Broken::InScripts(Rewrite::new(&[(
             "  greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
             "  for _, held in ipairs(lock.tickets) do\n    \
              if client_of(held) == client_of(ticket) then ticket = held end\n  end\n  \
              greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
-        )),
+        )])),
         mix: "late",
         within: 400,
     },
     Mutation {
         number: 3,
         rule: "a renewal never revives a hold that has ended",
-        broken: Broken::InScripts(Rewrite::new(
+        broken: Broken::InScripts(Rewrite::new(&[(
             "  if not lease_end or tonumber(lease_end) <= now then return -1, waits end\n",
             "  if not lease_end then\n    lease_end, tail = '0', ' -'\n    \
              if not held[1] then\n      redis.call('HSET', keys.lock, 'kind', 'reentrant', 'mode', 'exclusive', \
              'owner', '-', 'token', '1', 'block', '1')\n    end\n  end\n",
-        )),
+        )])),
         mix: "late",
         within: 400,
     },
@@ -142,20 +144,20 @@ pub static ALL: [Mutation; 13] = [
     Mutation {
         number: 7,
         rule: "a missed claim cuts the client's deadline",
-        broken: Broken::InScripts(Rewrite::new(
+        broken: Broken::InScripts(Rewrite::new(&[(
             "    client.deadline = math.min(client.deadline, grant.ends)\n",
             "",
-        )),
-        mix: "leases",
+        )])),
+        mix: "processes",
         within: 2_000,
     },
     Mutation {
         number: 8,
         rule: "a ticket that cannot be reached keeps its place",
-        broken: Broken::InScripts(Rewrite::new(
+        broken: Broken::InScripts(Rewrite::new(&[(
             "  client.unreachable, entry.kept = true, true\n  return 'kept'\n",
             "  client.unreachable = true\n  drop_ticket(waiting, ticket)\n  return 'dead'\n",
-        )),
+        )])),
         mix: "outages",
         within: 400,
     },
@@ -169,7 +171,10 @@ pub static ALL: [Mutation; 13] = [
     Mutation {
         number: 10,
         rule: "a token is never behind the clock",
-        broken: Broken::InScripts(Rewrite::new("math.max(call.stored + 1, call.micros)", "call.stored + 1")),
+        broken: Broken::InScripts(Rewrite::new(&[
+            ("math.max(call.stored + 1, call.micros)", "call.stored + 1"),
+            ("math.ceil((first - call.micros) / 1000)", "0"),
+        ])),
         mix: "loss",
         within: 400,
     },

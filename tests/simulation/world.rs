@@ -8,13 +8,14 @@ use lockwright::internals::backend::{Failure, Value};
 use lockwright::internals::chance::{Chance, seed_identities};
 use lockwright::internals::clock::Moment;
 use lockwright::internals::embedded::{Instruments, Snapshot};
-use lockwright::internals::ticket::{ClientId, Ticket};
+use lockwright::internals::ticket::ClientId;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Audit;
 use crate::client::{Life, Pace, Process};
+use crate::debts::Debt;
 use crate::dice::{Dice, MILLI, Nanos, SECOND};
 use crate::faults::{Fault, Incident};
 use crate::history::{Book, Scribe};
@@ -43,13 +44,8 @@ pub enum Event {
         client: usize,
         generation: u64,
     },
-    /// The client has heard of a gap at `since`, and should have asked for this ticket by now.
-    Owed {
-        client: usize,
-        lock: String,
-        ticket: Ticket,
-        since: Nanos,
-    },
+    /// A client should have done something by now.
+    Owed(Debt),
     EndOfLag {
         client: usize,
     },
@@ -254,7 +250,7 @@ impl World {
             Event::Message(message) => self.deliver(message),
             Event::Link { client, attempt, step } => self.step_link(client, attempt, step),
             Event::Unsubscribe { client, generation } => self.server.unsubscribe(client, generation),
-            Event::Owed { client, lock, ticket, since } => self.collect(client, &lock, ticket, since),
+            Event::Owed(debt) => self.collect(&debt),
             Event::EndOfLag { client } => self.end_lag(client),
             Event::Continue { client } => self.resume(client),
             Event::Fault => {
@@ -308,10 +304,6 @@ fn sent_along(owner: &Owner) -> Owner {
     let text: StrDeserializer<'_, Error> = text.as_str().into_deserializer();
     Owner::deserialize(text).expect("an owner reads back")
 }
-
-/// How long a client may take to ask after a gap of which it was told: as long as an asking that is under way may
-/// go unanswered.
-pub const ASKS_WITHIN: Nanos = 800 * MILLI;
 
 /// Longer than any lease, deadline or clock step of a history.
 pub const ALL_OVER: Nanos = 90 * SECOND;
