@@ -51,10 +51,10 @@ pub struct Audit {
     queued: BTreeMap<(String, Ticket), Nanos>,
     /// Tickets that their clients have given back: what the server still makes of them is a ghost.
     departed: BTreeSet<(String, Ticket)>,
-    /// By client: when the last grant that it was to hear of by a message was made, and when it ended.
-    claims: BTreeMap<ClientId, (Nanos, Nanos)>,
-    /// By client: when its last call ran.
-    called: BTreeMap<ClientId, Nanos>,
+    /// By lock and client: when the last grant that it was to hear of by a message was made, and when it ended.
+    claims: BTreeMap<(String, ClientId), (Nanos, Nanos)>,
+    /// By lock and client: when its last call ran.
+    called: BTreeMap<(String, ClientId), Nanos>,
     /// When places were last lost for a reason that is not the scripts'.
     pub forgotten: Nanos,
     /// Where the server's clock was set, lateness cannot be told.
@@ -68,7 +68,9 @@ impl Audit {
     /// Checks a reply.
     pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
         let lock = run.call.keys.first().cloned().unwrap_or_default();
-        self.called.insert(run.client, run.at);
+        for key in run.call.keys.iter().filter(|key| key.ends_with('}')) {
+            self.called.insert((key.clone(), run.client), run.at);
+        }
         let finding = match run.call.script.name {
             "reentrant/acquire" => self.acquired(run, lock),
             "reentrant/leave" => self.left(run, lock),
@@ -88,7 +90,7 @@ impl Audit {
         if late {
             return Some(Some(("stale requests", format!("{ticket} asked too late: {reply:?}"))));
         }
-        let key = (lock, ticket);
+        let key = (lock.clone(), ticket);
         let AcquireReply::Queued(queued) = reply else {
             self.queued.remove(&key);
             return Some(None);
@@ -97,12 +99,12 @@ impl Audit {
             return Some(None);
         }
         let before = self.queued.insert(key, run.at);
-        Some(before.filter(|_| queued.new).and_then(|since| self.place_lost(&ticket, since, run.at)))
+        Some(before.filter(|_| queued.new).and_then(|since| self.place_lost(&lock, &ticket, since, run.at)))
     }
 
     /// A ticket that was queued is new to the server: that needs a reason.
-    fn place_lost(&self, ticket: &Ticket, since: Nanos, now: Nanos) -> Option<Finding> {
-        let claimed = self.claims.get(&ticket.client).is_some_and(|&(at, _)| at >= since);
+    fn place_lost(&self, lock: &str, ticket: &Ticket, since: Nanos, now: Nanos) -> Option<Finding> {
+        let claimed = self.claims.get(&(lock.to_owned(), ticket.client)).is_some_and(|&(at, _)| at >= since);
         let silent = now - since > nanos(config().client_deadline);
         let found = !claimed && !silent && self.forgotten < since;
         found.then(|| ("places", format!("{ticket} was queued and lost its place without a reason")))
@@ -145,7 +147,7 @@ impl Audit {
             }
             self.by_ticket.insert(key, self.grants.len());
             if !run.call.args.contains(&ticket.to_string()) {
-                finding = finding.or(self.claimed(ticket.client, run.at, ends));
+                finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
             self.grants.push(Grant { lock, ticket, at, token, block, ends });
@@ -154,12 +156,14 @@ impl Audit {
     }
 
     /// The lock was handed over to this client. One that has let a claim pass gets nothing until it calls.
-    fn claimed(&mut self, client: ClientId, at: Nanos, ends: Nanos) -> Option<Finding> {
-        let (before, ended) = self.claims.insert(client, (at, ends))?;
-        let called = self.called.get(&client).is_some_and(|&called| called >= before);
+    fn claimed(&mut self, who: (String, ClientId), at: Nanos, ends: Nanos) -> Option<Finding> {
+        let called = self.called.get(&who).copied();
+        let (lock, client) = (who.0.clone(), who.1);
+        let (before, ended) = self.claims.insert(who, (at, ends))?;
+        let called = called.is_some_and(|called| called >= before);
         let missed = ended <= at && !called && self.forgotten < before;
         missed.then(|| {
-            ("claims", format!("client {client} was granted a lock again after a claim that it missed"))
+            ("claims", format!("client {client} was granted {lock} again after a claim that it missed"))
         })
     }
 }

@@ -153,10 +153,11 @@ impl History {
         }
     }
 
-    /// Whether a task of this client has waited since before `since`, and none holds.
+    /// Whether a task of this client has waited since before `since`, and none has held since then: only the oldest
+    /// ticket of a client is asked for, and the next one when that is granted.
     pub fn waits_in_vain(&self, client: usize, since: Nanos) -> bool {
         let open = |wait: &Wait| wait.client == client && wait.ended.is_none() && wait.asked < since;
-        let held = |hold: &Hold| hold.client == client && hold.released.is_none();
+        let held = |hold: &Hold| hold.client == client && (hold.released.is_none() || hold.granted >= since);
         self.waits.iter().any(open) && !self.holds.iter().any(held)
     }
 
