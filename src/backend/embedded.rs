@@ -69,6 +69,7 @@ impl Engine {
 #[doc(hidden)]
 pub trait Instruments: Sized {
     /// An engine whose clock (microseconds since 1970) is the caller's: it may stand, jump, or go back.
+    /// `micros` is called while the engine works, so it must not call the engine.
     fn with_time(micros: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self;
 
     /// Calls a script as `EVALSHA` does: where it is not loaded, the answer is `NOSCRIPT`.

@@ -45,6 +45,17 @@ async fn sockets_and_addresses_of_each_kind() {
     }
 }
 
+/// Fails without the poll of fred's `wait_for_connect` before its task is spawned: one connection in about 500 is
+/// made between its look at the state and its subscription, and waited for for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_is_made_at_once_is_noticed() {
+    let server = Server::start();
+    for _ in 0..1_500 {
+        let wire = crate::support::time::soon("a connection", dial(&server.url())).await.unwrap();
+        wire.discard().await;
+    }
+}
+
 #[tokio::test]
 async fn passwords_and_users() {
     let server = Server::start_with(&["--requirepass", "open sesame%"]);

@@ -20,8 +20,11 @@ use crate::ticket::ClientId;
 /// There is only ever one connection.
 const EPOCH: Epoch = 1;
 
+#[derive(Clone, Debug)]
+struct Connection(Arc<Inner>);
+
 #[derive(Debug)]
-struct Connection {
+struct Inner {
     engine: Engine,
     clock: Clock,
     closed: AtomicBool,
@@ -37,20 +40,20 @@ pub fn connect(
     clock: Clock,
 ) -> (Arc<dyn Backend>, EventReceiver) {
     let (sender, receiver) = events();
-    let connection = Connection {
+    let connection = Connection(Arc::new(Inner {
         engine: engine.clone(),
         clock,
         closed: AtomicBool::new(false),
         subscription: Mutex::new(None),
-    };
+    }));
     match check_layout(engine, &config.namespace) {
         Ok(()) => connection.open(&config.namespace, client, sender),
         Err(fault) => {
-            connection.closed.store(true, Ordering::Release);
+            connection.0.closed.store(true, Ordering::Release);
             announce(&sender, Event::Refused(fault));
         }
     }
-    (Arc::new(Arc::new(connection)), receiver)
+    (Arc::new(connection), receiver)
 }
 
 fn check_layout(engine: &Engine, namespace: &Namespace) -> Result<(), Fault> {
@@ -76,17 +79,18 @@ impl Connection {
         let channel = namespace.wake_channel(client);
         let messages = sender.clone();
         let sink = Box::new(move |text| messages.message(text, EPOCH));
-        *lock(&self.subscription) = Some(self.engine.subscribe(Channels::Plain, channel.as_bytes(), sink));
-        let sent = self.clock.now();
+        *lock(&self.0.subscription) =
+            Some(self.0.engine.subscribe(Channels::Plain, channel.as_bytes(), sink));
+        let sent = self.0.clock.now();
         announce(
             &sender,
             Event::Up(Up {
                 epoch: EPOCH,
-                server_millis: self.engine.micros() / 1000,
+                server_millis: self.0.engine.micros() / 1000,
                 sent,
-                received: self.clock.now(),
+                received: self.0.clock.now(),
                 counted: true,
-                run_id: self.engine.run_id(),
+                run_id: self.0.engine.run_id(),
             }),
         );
     }
@@ -107,9 +111,9 @@ async fn breathe() {
     tokio::task::coop::consume_budget().await;
 }
 
-impl Backend for Arc<Connection> {
+impl Backend for Connection {
     fn call(&self, call: Call, _timeout: Duration) -> Pending<Answer> {
-        let this = self.clone();
+        let this = self.0.clone();
         Box::pin(async move {
             let sent = this.clock.now();
             let outcome = if this.closed.load(Ordering::Acquire) {
@@ -124,12 +128,12 @@ impl Backend for Arc<Connection> {
     }
 
     fn ping(&self, _timeout: Duration) -> Pending<Result<Duration, Failure>> {
-        let closed = self.closed.load(Ordering::Acquire);
+        let closed = self.0.closed.load(Ordering::Acquire);
         Box::pin(async move { if closed { Err(Failure::NotSent) } else { Ok(Duration::ZERO) } })
     }
 
     fn close(&self) -> Pending<()> {
-        let this = self.clone();
+        let this = self.0.clone();
         Box::pin(async move {
             this.closed.store(true, Ordering::Release);
             drop(lock(&this.subscription).take());

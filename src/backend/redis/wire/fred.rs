@@ -19,6 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
@@ -94,8 +96,15 @@ impl Dialer {
         };
         let client = Client::new(self.config.clone(), Some(performance), Some(settings), None);
         // Not `init`: it owns the task's handle while it waits, and cancelling it leaks the task and its socket.
+        let waiting = client.clone();
+        let mut connected = Box::pin(async move { waiting.wait_for_connect().await });
+        // Polled once before there is a task: fred looks at the state, then listens, and a connection that is made
+        // between the two is waited for for ever.
+        let early = (&mut connected).now_or_never();
         let connection = Connection::new(client);
-        connection.wait_until_connected().await?;
+        if early.is_none() {
+            connection.until(connected).await?;
+        }
         if self.config.version == RespVersion::RESP2 {
             let hello = connection.client.hello(RespVersion::RESP3, None, None).await;
             hello.map_err(|error| no_wire(&error))?;
@@ -138,11 +147,10 @@ impl Connection {
         Self { client, router, ended: watch::Sender::new(false) }
     }
 
-    async fn wait_until_connected(&self) -> Result<(), NoWire> {
+    async fn until(&self, connected: impl Future<Output = Result<(), Error>>) -> Result<(), NoWire> {
         tokio::select! {
             biased;
-            connected = self.client.wait_for_connect() => connected.map_err(|error| no_wire(&error)),
-            // A failure may have been told before we listened; the task's result says the same.
+            connected = connected => connected.map_err(|error| no_wire(&error)),
             end = self.end() => match end {
                 Err(error) => Err(no_wire(&error)),
                 Ok(()) => Err(NoWire::Unreachable("the connection was closed".into())),
