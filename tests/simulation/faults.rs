@@ -39,6 +39,30 @@ pub enum Fault {
     Slow,
 }
 
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault::Stop,
+    Fault::Die,
+    Fault::Close,
+    Fault::HalfOpen,
+    Fault::Down,
+    Fault::Lag,
+    Fault::FlushScripts,
+    Fault::DropLock,
+    Fault::DropQueue,
+    Fault::DropWaiting,
+    Fault::DropToken,
+    Fault::FlushAll,
+    Fault::Failover,
+    Fault::StepClock,
+    Fault::Force,
+    Fault::RequestLost,
+    Fault::RequestLate,
+    Fault::ReplyLost,
+    Fault::MessageLost,
+    Fault::Slow,
+];
+
 impl Fault {
     pub fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::checker::Judge;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
-use crate::faults::{Fault, Incident};
+use crate::faults::{FAULTS, Fault, Incident};
 use crate::history::Violation;
 use crate::liveness;
 use lockwright::internals::mutant;
@@ -191,6 +191,30 @@ impl Summary {
         self.after_loss += other.after_loss;
         self.failures.extend(other.failures);
         self.failures.sort_by_key(|&(seed, ..)| seed);
+    }
+
+    /// What there was too little of for the run to mean anything. Short runs are let off: they need not meet every
+    /// kind of fault.
+    pub fn shortfalls(&self) -> Vec<String> {
+        if self.histories < 500 {
+            return Vec::new();
+        }
+        let per_history = |total: u64, least: f64| (total as f64) < least * self.histories as f64;
+        let mut found = Vec::new();
+        for (what, total, least) in [
+            ("operations", self.operations, 100.0),
+            ("grants", self.grants, 35.0),
+            ("contended grants", self.contended, 12.0),
+        ] {
+            found.extend(per_history(total, least).then(|| format!("{what}: {total}")));
+        }
+        for fault in FAULTS {
+            let times = self.faults.get(fault.name()).copied().unwrap_or(0);
+            found.extend(per_history(times, 0.01).then(|| format!("{}: {times}", fault.name())));
+        }
+        found
+            .extend(self.fewest.filter(|&least| least < 100).map(|least| format!("one history has {least}")));
+        found
     }
 
     /// One line of JSON.
