@@ -103,6 +103,7 @@ impl Judge<'_> {
         }
         self.judge_writes();
         self.judge_losses();
+        self.judge_deadlines();
         self.found
     }
 
@@ -257,6 +258,27 @@ impl Judge<'_> {
             }
         }
         found.into_iter().for_each(|what| self.report("losses", what, false));
+    }
+
+    /// An attempt with a limit ends in time, whatever becomes of the server.
+    fn judge_deadlines(&mut self) {
+        let mut found = Vec::new();
+        for wait in &self.history.waits {
+            let ended = wait.ended.unwrap_or(Nanos::MAX);
+            let late = ended > wait.deadline.saturating_add(100 * MILLI);
+            if late && !self.was_stopped(wait.client, wait.asked, ended) {
+                found.push(format!("{wait:?} ended too late"));
+            }
+        }
+        found.into_iter().for_each(|what| self.report("deadlines", what, false));
+    }
+
+    fn was_stopped(&self, client: usize, from: Nanos, until: Nanos) -> bool {
+        self.history.incidents.iter().any(|incident| {
+            let stopped =
+                matches!(incident.fault, Fault::Stop | Fault::Die) && incident.client == Some(client);
+            stopped && incident.began <= until && incident.ended >= from
+        })
     }
 
     fn is_touched(&self, client: usize, from: Nanos, until: Nanos) -> bool {

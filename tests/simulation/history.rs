@@ -19,6 +19,8 @@ pub struct Wait {
     pub ended: Option<Nanos>,
     /// Whether it was to wait for others.
     pub patient: bool,
+    /// When it was to have ended at the latest.
+    pub deadline: Nanos,
     /// Whether somebody held the lock when it was asked for.
     pub contended: bool,
     pub hold: Option<usize>,
@@ -191,12 +193,16 @@ impl Scribe {
         self.book.with(|history| history.is_enough())
     }
 
-    pub fn asked(&self, lock: usize, patient: bool) -> usize {
+    /// An attempt begins; `limit` is how long it may wait for others.
+    pub fn asked(&self, lock: usize, limit: Option<Duration>) -> usize {
         self.book.with(|history| {
             let asked = history.now;
             let contended = history.open.get(&lock).is_some_and(|&open| open > 0);
+            let patient = limit.is_none_or(|limit| !limit.is_zero());
+            let limit = limit.filter(|limit| !limit.is_zero());
+            let deadline = limit.map_or(Nanos::MAX, |limit| self.until(asked, limit));
             let (client, ended, hold) = (self.client, None, None);
-            history.waits.push(Wait { client, lock, asked, ended, patient, contended, hold });
+            history.waits.push(Wait { client, lock, asked, ended, patient, deadline, contended, hold });
             history.waits.len() - 1
         })
     }

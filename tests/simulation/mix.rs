@@ -32,10 +32,14 @@ pub struct Mix {
     pub faults: &'static [(Fault, u64)],
     /// The mean time between two of these faults, in milliseconds.
     pub every: u64,
+    /// After how many operations it ends.
+    pub operations: u64,
     pub steps: &'static [(Step, u64)],
     pub leases: &'static [Terms],
     /// Whether the number that `PUBLISH` returns can be trusted.
     pub counted: bool,
+    /// Whether the scripts' limits are small.
+    pub short_queue: bool,
     /// Of a hundred attempts: cut off at a random poll or moment; with an owner that others share.
     pub cancelled: f64,
     pub owned: f64,
@@ -123,9 +127,11 @@ const BASE: Mix = Mix {
     weather: FAIR,
     faults: &[],
     every: 1_500,
+    operations: 110,
     steps: STEPS,
     leases: USUAL,
     counted: true,
+    short_queue: false,
     cancelled: 0.0,
     owned: 15.0,
 };
@@ -170,5 +176,14 @@ pub static MIXES: &[Mix] = &[
         ..BASE
     },
     Mix { name: "leases", weight: 8, weather: ROUGH, faults: ALL, leases: MIXED, cancelled: 15.0, ..BASE },
-    Mix { name: "tries", weight: 4, faults: ALL, every: 4_000, steps: TRIES, cancelled: 10.0, ..BASE },
+    Mix {
+        name: "tries",
+        weight: 8,
+        faults: ALL,
+        steps: TRIES,
+        operations: 300,
+        short_queue: true,
+        cancelled: 10.0,
+        ..BASE
+    },
 ];

@@ -126,7 +126,7 @@ impl Worker {
 
     async fn obtain(&self, target: &Target, limit: Option<Duration>) -> Option<(Guard, usize)> {
         self.scribe.operation(|| format!("asks for lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, limit.is_none_or(|limit| !limit.is_zero()));
+        let wait = self.scribe.asked(target.lock, limit);
         let attempt = async {
             match limit {
                 None => target.handle.lock().await.map(Some),
@@ -170,7 +170,7 @@ impl Worker {
 
     async fn run(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}", target.lock));
-        let wait = self.scribe.asked(target.lock, true);
+        let wait = self.scribe.asked(target.lock, None);
         let run = target.handle.run(async |guard: &Guard| self.inside(target, wait, guard).await);
         let ended = self.maybe_cut(run).await;
         self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
@@ -179,7 +179,7 @@ impl Worker {
     async fn run_for(&self, target: &Target) {
         let limit = self.dice.millis(1, 2_000);
         self.scribe.operation(|| format!("runs under lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, true);
+        let wait = self.scribe.asked(target.lock, Some(limit));
         let run = target.handle.run_for(limit, async |guard: &Guard| self.inside(target, wait, guard).await);
         let ended = self.maybe_cut(run).await;
         self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
@@ -187,7 +187,7 @@ impl Worker {
 
     async fn run_or_else(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}, or else", target.lock));
-        let wait = self.scribe.asked(target.lock, false);
+        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO));
         let inside = async |guard: &Guard| {
             self.inside(target, wait, guard).await;
             true

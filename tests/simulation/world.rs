@@ -21,7 +21,7 @@ use crate::faults::{Fault, Incident};
 use crate::history::{Book, Scribe};
 use crate::link::{Link, Step};
 use crate::mix::{MIXES, Mix, Weather, config};
-use crate::mutants::Mutation;
+use crate::mutants::{Mutation, SHORT_QUEUE};
 use crate::server::{Posted, Server};
 use crate::wire::Request;
 use crate::workload::{Setting, Worker};
@@ -115,9 +115,11 @@ impl World {
                 &MIXES[dice.weighted(&weights)]
             }
         };
-        let book = Book::new(110, recipe.traced);
+        let book = Book::new(mix.operations, recipe.traced);
         let (net, chance) = (dice.fork(), dice.fork());
         let locks = ["orders", "a second one"][..1 + usize::from(dice.percent(20.0))].to_vec();
+        let short = mix.short_queue.then_some(&SHORT_QUEUE);
+        let rewrite = recipe.mutant.and_then(Mutation::rewrite).or(short);
         let mut world = Self {
             mix,
             weather: mix.weather,
@@ -125,7 +127,7 @@ impl World {
             now: 0,
             book,
             audit: Audit::default(),
-            server: Server::new(recipe.mutant.and_then(Mutation::rewrite)),
+            server: Server::new(rewrite),
             processes: Vec::new(),
             links: Vec::new(),
             locks: locks.into_iter().map(str::to_owned).collect(),
@@ -146,7 +148,7 @@ impl World {
         self.server.set_now(0);
         let owners = (0..dice.within(1, 2)).map(|_| sent_along(&Owner::new())).collect();
         let section = *dice.pick(&[1, 20, 100, 400]);
-        self.every = (self.mix.every * (section + 40) / 440).max(100);
+        self.every = (self.mix.every * (section + 40) / 440).max(40);
         let setting = Arc::new(Setting { mix: self.mix, locks: self.locks.clone(), owners, section });
         let clients = dice.within(3, 8) as usize;
         for client in 0..clients {
