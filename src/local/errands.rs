@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Local;
-use super::lane::{Lane, LaneId};
+use super::lane::{Lane, LaneId, QueuePlace};
 use super::state::{Departure, Due, Errand, Outbox, Sample, State};
 use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
@@ -374,8 +374,13 @@ fn take_next(
     }
     match next {
         Next::None => return false,
-        Next::Queued { left_millis, .. } => {
+        Next::Queued { place, left_millis, sequence } => {
             state.mark_queued(id);
+            state.placed(
+                id,
+                QueuePlace { sequence, ahead: place.saturating_sub(1), living: place, up_to: sequence },
+                out,
+            );
             state.queued_with(id, left_millis, now, out);
         }
         Next::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::{Held, Lane, LaneId, LockRef, Phase, Request, Share, Waiter, WaiterId};
+use super::lane::{
+    Held, Lane, LaneId, LockRef, Phase, QueuePlace, Request, Share, Waiter, WaiterId, Waiting,
+};
 use crate::backend::{Epoch, Up};
 use crate::chance::Chance;
 use crate::clock::Moment;
@@ -98,6 +100,14 @@ pub enum Entered {
     Wait(Place),
 }
 
+/// What became of a watched wait.
+#[derive(Debug)]
+pub enum Stepped {
+    Settled(Outcome),
+    /// At most so many stand before it.
+    At(u64),
+}
+
 /// What a release brings.
 #[derive(Debug)]
 pub enum Released {
@@ -120,6 +130,11 @@ pub struct Sample {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// Lanes whose waiters are told when they move forward.
+    watched: BTreeSet<LaneId>,
+    /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
+    front: Option<QueuePlace>,
+    last_sequence: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }
@@ -300,6 +315,37 @@ impl State {
         None
     }
 
+    /// The outcome of a wait, or a position in front of `seen`; else whom to wake.
+    pub fn step(&mut self, place: Place, seen: Option<u64>, waker: &Waker) -> Option<Stepped> {
+        if let Some(outcome) = self.poll(place, waker) {
+            return Some(Stepped::Settled(outcome));
+        }
+        let lane = self.lanes.get(&place.lane)?;
+        let lock = self.locks.get_mut(&lane.request.lock)?;
+        lock.watched.insert(place.lane);
+        let ahead = ahead(lane, lock.front)?;
+        seen.is_none_or(|seen| ahead < seen).then_some(Stepped::At(ahead))
+    }
+
+    /// The server has said where a ticket stands: all places of its lock may have moved forward.
+    pub fn placed(&mut self, id: LaneId, place: QueuePlace, out: &mut Outbox) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let name = lane.request.lock.clone();
+        if let Some(waiting) = lane.waiting() {
+            waiting.place = Some(place);
+        }
+        let Some(lock) = self.locks.get_mut(&name) else { return };
+        // What is known of a later ticket says nothing of an earlier one: those between may have left.
+        lock.last_sequence = lock.last_sequence.max(place.sequence);
+        if lock.waiting.first().is_some_and(|&(_, eldest)| eldest == id) {
+            lock.front = Some(QueuePlace { up_to: lock.last_sequence, ..place });
+        }
+        for id in &lock.watched {
+            let waiters = self.lanes.get_mut(id).into_iter().flat_map(|lane| lane.waiters.values_mut());
+            out.wakers.extend(waiters.filter_map(|waiter| waiter.waker.take()));
+        }
+    }
+
     /// Ends a wait. Returns what it had brought meanwhile: a hold among it must be released.
     pub fn cancel(&mut self, place: Place, now: Moment, out: &mut Outbox) -> Option<Outcome> {
         if let Some(outcome) = self.outcomes.remove(&place.waiter) {
@@ -342,6 +388,7 @@ impl State {
         self.by_ticket.remove(&lane.ticket().number);
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.lanes.remove(&id);
+            lock.watched.remove(&id);
             if lock.shared.get(&lane.share) == Some(&id) {
                 lock.shared.remove(&lane.share);
             }
@@ -473,6 +520,13 @@ impl State {
     pub fn queued(&mut self, id: LaneId, queued: &Queued, now: Moment, out: &mut Outbox) {
         let lock = self.lanes[&id].request.lock.clone();
         self.refuse_tries(id, now, out);
+        let place = QueuePlace {
+            sequence: queued.sequence,
+            ahead: queued.place.saturating_sub(1),
+            living: queued.living,
+            up_to: queued.sequence,
+        };
+        self.placed(id, place, out);
         for &ticket in &queued.holds {
             self.told_of(ticket, &lock, now, out);
         }
@@ -655,6 +709,13 @@ impl State {
             task: None,
         };
         self.end_waiting(id, now, out);
+        let lane = self.lanes.get_mut(&id).expect("it was there above");
+        if let Some(place) = lane.waiting().and_then(|waiting| waiting.place)
+            && let Some(lock) = self.locks.get_mut(&lane.request.lock)
+        {
+            let known = lock.front.unwrap_or(place);
+            lock.front = Some(QueuePlace { sequence: place.sequence + 1, ahead: 0, ..known });
+        }
         let lane = self.lanes.get_mut(&id).expect("it was there above");
         lane.phase = Phase::Held(held);
         self.let_in(id, out);
@@ -1051,6 +1112,17 @@ impl State {
             }
         }
     }
+}
+
+/// At most how many stand before this lane's ticket.
+fn ahead(lane: &Lane, front: Option<QueuePlace>) -> Option<u64> {
+    let Phase::Waiting(Waiting { place: Some(own), .. }) = &lane.phase else { return None };
+    let known = front.filter(|front| front.sequence <= own.sequence);
+    let bound = known.map_or(own.ahead, |front| {
+        let between = front.ahead + (own.sequence - front.sequence);
+        if own.sequence <= front.up_to { between.min(front.living.saturating_sub(1)) } else { between }
+    });
+    Some(bound.min(own.ahead))
 }
 
 enum Joined {
