@@ -260,8 +260,7 @@ fn replay(
 
 async fn leave(local: Arc<Local>, mut departure: Departure) {
     let mut backoff = Backoff::new();
-    // Whether an earlier attempt took out what was still ours: its answer was lost, it was denied half-way, or it
-    // freed the lock and had more to do.
+    // Whether an earlier attempt took out what was still ours: its answer was lost, or it had more to do.
     let mut freed = false;
     let (outcome, brought_in) = loop {
         let (call, timeout, carries) =
@@ -281,8 +280,7 @@ async fn leave(local: Arc<Local>, mut departure: Departure) {
             Left::Done { outcome, brought_in } => break (outcome, brought_in),
         }
         let Answer { outcome, sent, .. } = &answer.answer;
-        freed |=
-            matches!(outcome, Err(Failure::Unknown(_) | Failure::Server(_))) && *sent < departure.trusted;
+        freed |= matches!(outcome, Err(Failure::Unknown(_))) && *sent < departure.trusted;
     };
     local.with(|state, _, out| {
         state.left(departure.ticket);

@@ -987,7 +987,6 @@ impl State {
         self.counted = up.counted;
         self.deaf = false;
         self.refused = None;
-        self.heard = self.heard.max(up.received);
         self.poll_all(out);
         self.renew_all(now, out);
     }
