@@ -8,6 +8,7 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod faults;
 mod forged;
 mod layers;
 mod link;

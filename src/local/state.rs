@@ -60,6 +60,8 @@ pub struct Departure {
     pub next: Option<(LaneId, Ticket)>,
     /// After this the server has let go of it by itself.
     pub give_up: Moment,
+    /// Until when the hold is ours: that it is gone after a leaving that was sent before this is our own doing.
+    pub trusted: Moment,
     pub done: Option<oneshot::Sender<Result<(), UnlockError>>>,
 }
 
@@ -376,7 +378,7 @@ impl State {
         if waiting.sent {
             let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
             let life = self.life_without_word(lane.request.lease.length());
-            self.leave(lock, ticket, owner, None, now.plus(life), None, out);
+            self.leave(lock, ticket, owner, None, now.plus(life), now, None, out);
         }
         self.remove_lane(id, now, out);
     }
@@ -411,12 +413,13 @@ impl State {
         owner: Option<OwnerId>,
         next: Option<(LaneId, Ticket)>,
         give_up: Moment,
+        trusted: Moment,
         done: Option<oneshot::Sender<Result<(), UnlockError>>>,
         out: &mut Outbox,
     ) {
         self.by_ticket.remove(&ticket.number);
         self.leaving.insert(ticket.number);
-        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, done }));
+        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, trusted, done }));
     }
 
     // ---- asking -----------------------------------------------------------------------------------------------
@@ -782,7 +785,7 @@ impl State {
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, None, now.plus(life), None, out);
+            self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);
         }
     }
 
@@ -806,7 +809,7 @@ impl State {
         if let Some(reason) = held.hold.reason() {
             if reason == LossReason::Expired && held.hold.gives_back() {
                 let give_up = now.plus(self.life_without_word(held.lease));
-                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, None, out);
+                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
             }
             return Released::Lost(reason);
         }
@@ -837,6 +840,7 @@ impl State {
     ) {
         let lane = &self.lanes[&id];
         let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+        let trusted = if let Phase::Held(held) = &lane.phase { held.trusted } else { now };
         let give_up = now.plus(self.life_without_word(lane.request.lease.length()));
         let next = self.detach(id, now, out);
         if let Some((id, _)) = next
@@ -844,7 +848,7 @@ impl State {
         {
             waiting.asking = true;
         }
-        self.leave(lock, ticket, owner, next, give_up, done, out);
+        self.leave(lock, ticket, owner, next, give_up, trusted, done, out);
     }
 
     /// Takes the hold out of the books: the lane goes on with a new ticket where somebody waits, or ends.
@@ -1045,7 +1049,6 @@ impl State {
         self.counted = up.counted;
         self.deaf = false;
         self.refused = None;
-        self.heard = self.heard.max(up.received);
         self.poll_all(out);
         self.renew_all(now, out);
     }
