@@ -260,12 +260,16 @@ fn replay(
 
 async fn leave(local: Arc<Local>, mut departure: Departure) {
     let mut backoff = Backoff::new();
+    // Whether an earlier attempt may have run: then it is no loss that the hold is gone.
+    let mut may_have_left = false;
     let (outcome, brought_in) = loop {
         let (call, timeout, carries) =
             local.with(|state, now, _| leaving_call(&local, state, &departure, now));
         let answer = local.send(call, timeout).await;
         let left =
             local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
+        let left = left.after(may_have_left);
+        may_have_left |= matches!(answer.answer.outcome, Err(Failure::Unknown(_)));
         match left {
             Left::Again => {}
             Left::Later(detail) if local.clock.now() >= local.leave_limit(&departure) => {
@@ -298,6 +302,19 @@ enum Left {
     /// The server has removed all that one call may: there is more.
     Again,
     Later(String),
+}
+
+impl Left {
+    /// A hold that is gone was lost; unless a leaving before this one was sent and not answered, which is the likely
+    /// reason that it is gone.
+    fn after(self, may_have_left: bool) -> Self {
+        match self {
+            Self::Done { outcome: Err(_), brought_in } if may_have_left => {
+                Self::Done { outcome: Ok(()), brought_in }
+            }
+            left => left,
+        }
+    }
 }
 
 fn leaving_call(
