@@ -200,7 +200,7 @@ async fn c23_no_access_is_told_and_not_tried_in_a_storm() {
 // `wire/fred.rs` and `backend/fault.rs`: a refusal of `HELLO` is `Unsupported`.
 #[tokio::test]
 async fn c25_a_server_that_is_too_old_is_told_from_one_that_is_not_there() {
-    let url = fake(&[("HELLO", OLD)]);
+    let url = fake(vec![("HELLO".to_owned(), OLD.to_owned())]);
     let (took, answer) = timed("an answer", Client::connect(&url)).await;
     assert!(matches!(answer, Err(ConnectError::Unsupported { .. })), "{answer:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
