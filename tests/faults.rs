@@ -25,14 +25,17 @@ pub const CLAIM: Duration = Duration::from_millis(300);
 /// What an operation may take beyond its limit, on a busy machine.
 pub const MARGIN: Duration = Duration::from_millis(500);
 
-/// All spans a tenth of the usual.
+/// What a wait by polls takes is a tenth of the usual.
 pub fn quick(url: &str) -> ClientBuilder {
-    Client::builder()
-        .url(url)
-        .claim(CLAIM)
-        .client_deadline(Duration::from_secs(1))
-        .command_timeout(Duration::from_millis(300))
-        .unavailable_after(Duration::from_secs(1))
+    Client::builder().url(url).claim(CLAIM).client_deadline(Duration::from_secs(1))
+}
+
+/// How long an impatient client waits for a server. On a busy machine a connection takes a part of that.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// For tests whose subject is a server that does not answer.
+pub fn impatient(url: &str) -> ClientBuilder {
+    quick(url).command_timeout(Duration::from_millis(300)).unavailable_after(PATIENCE)
 }
 
 pub async fn connect(server: &Server) -> Client {

@@ -135,7 +135,7 @@ async fn b3_an_unlock_that_is_dropped_after_any_poll_releases() {
 async fn c2_a_release_whose_answer_is_lost_is_a_release() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
-    let client = quick(&proxy.url()).unavailable_after(Duration::from_secs(5)).connect().await;
+    let client = quick(&proxy.url()).command_timeout(Duration::from_millis(300)).connect().await;
     let client = client.expect("the server is there");
     for _ in 0..3 {
         let guard = take(&client, "x").await;

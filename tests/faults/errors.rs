@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwright::{Client, ConnectError, Lease};
 
 use super::inputs::Dice;
-use super::{connect, quick, set, user};
+use super::{impatient, set, user};
 use crate::suite::take;
 use crate::support::logs;
 use crate::support::server::{Server, free_port};
@@ -46,17 +46,21 @@ fn written(name: &str) -> BTreeSet<String> {
     found
 }
 
+async fn connect(server: &Server) -> Client {
+    impatient(&server.url()).connect().await.expect("the server is there")
+}
+
 async fn connect_errors(seen: &mut Seen) {
     const OF: &str = "ConnectError";
     let server = Server::start_with(&["--requirepass", "right"]);
     let mut outside = server.connection();
     outside.ok(&["AUTH", "right"]);
     let url = format!("redis://:right@127.0.0.1:{}", server.port());
-    let connect = async |url: &str| quick(url).connect().await;
+    let connect = async |url: &str| impatient(url).connect().await;
     seen.note(OF, "InvalidUrl", connect("http://host").await);
-    seen.note(OF, "InvalidNamespace", quick(&url).namespace("{}").connect().await);
-    seen.note(OF, "InvalidLease", quick(&url).lease(Lease::fixed(Duration::ZERO)).connect().await);
-    seen.note(OF, "InvalidSetting", quick(&url).claim(Duration::ZERO).connect().await);
+    seen.note(OF, "InvalidNamespace", impatient(&url).namespace("{}").connect().await);
+    seen.note(OF, "InvalidLease", impatient(&url).lease(Lease::fixed(Duration::ZERO)).connect().await);
+    seen.note(OF, "InvalidSetting", impatient(&url).claim(Duration::ZERO).connect().await);
     seen.note(OF, "Unavailable", connect(&format!("redis://127.0.0.1:{}", free_port())).await);
     seen.note(OF, "Unauthorized", connect(&server.url()).await);
     seen.note(OF, "Rejected", connect(&format!("{url}/99")).await);
@@ -95,7 +99,7 @@ async fn lock_errors(seen: &mut Seen) {
     set(&mut outside, "min-replicas-to-write", "1");
     seen.note(OF, "ReadOnly", lock().await);
     set(&mut outside, "min-replicas-to-write", "0");
-    let denied = quick(&user(&server, &["-hset", "-acl"])).connect().await.expect("it lets us in");
+    let denied = impatient(&user(&server, &["-hset", "-acl"])).connect().await.expect("it lets us in");
     seen.note(OF, "Unauthorized", denied.lock("x").lock().await);
     let bare = Server::start_with(&["--rename-command", "EVAL", "", "--rename-command", "EVALSHA", ""]);
     seen.note(OF, "Unsupported", connect(&bare).await.lock("x").lock().await);
@@ -112,7 +116,7 @@ async fn lock_errors(seen: &mut Seen) {
 async fn guard_errors(seen: &mut Seen) {
     let server = Server::start();
     let mut outside = server.connection();
-    let client = quick(&server.url()).lease(Lease::renewed(Duration::from_secs(9))).connect().await;
+    let client = impatient(&server.url()).lease(Lease::renewed(Duration::from_secs(9))).connect().await;
     let client = client.expect("the server is there");
     let second = Duration::from_secs(1);
     let guard = client.lock("x").with_max_hold(second * 5).lock().await.expect("it is free");
@@ -123,7 +127,7 @@ async fn guard_errors(seen: &mut Seen) {
     set(&mut outside, "min-replicas-to-write", "1");
     seen.note("ExtendError", "ReadOnly", guard.extend(second * 20).await);
     set(&mut outside, "min-replicas-to-write", "0");
-    outside.ok(&["CLIENT", "PAUSE", "500", "ALL"]);
+    outside.ok(&["CLIENT", "PAUSE", "900", "ALL"]);
     seen.note("ExtendError", "Unavailable", guard.extend(second * 20).await);
     outside.ok(&["CLIENT", "UNPAUSE"]);
     outside.ok(&["DEL", "lw:{y}"]);
@@ -146,7 +150,7 @@ async fn guard_errors(seen: &mut Seen) {
     seen.note("UnlockError", "Unanswered", guard.unlock().await);
     seen.note("PingError", "Unavailable", client.ping().await);
     server.signal("CONT");
-    let denied = quick(&user(&server, &["-ping"])).connect().await.expect("it lets us in");
+    let denied = impatient(&user(&server, &["-ping"])).connect().await.expect("it lets us in");
     seen.note("PingError", "Unauthorized", denied.ping().await);
     client.close().await;
     seen.note("PingError", "Closed", client.ping().await);
@@ -202,13 +206,13 @@ async fn no_password_is_ever_shown() {
     let mut outside = server.connection();
     let mut told = Vec::new();
     let mut passwords = Vec::new();
-    for round in 0..12 {
+    for round in 0..5 {
         let (right, wrong) = (password(&mut dice), password(&mut dice));
         outside.ok(&["ACL", "SETUSER", "ann", "reset", "on", &format!(">{right}"), "~*", "&*", "+@all"]);
         let at = |password: &str, rest: &str| {
             format!("redis://ann:{}@127.0.0.1:{}{rest}", encoded(password), server.port())
         };
-        let builder = quick(&at(&right, ""));
+        let builder = impatient(&at(&right, ""));
         told.push(format!("{builder:?}"));
         let client = builder.connect().await.expect("it lets us in");
         let guard = take(&client, &format!("l{round}")).await;
@@ -224,7 +228,7 @@ async fn no_password_is_ever_shown() {
             format!("redis://{}:0", encoded(&right)),
             format!("rediss://:{}@127.0.0.1:{}", encoded(&right), server.port()),
         ] {
-            told.push(match quick(&url).connect().await {
+            told.push(match impatient(&url).unavailable_after(Duration::from_millis(200)).connect().await {
                 Ok(client) => format!("{client:?}"),
                 Err(error) => format!("{error} {error:?}"),
             });
@@ -235,7 +239,7 @@ async fn no_password_is_ever_shown() {
         told.push(format!("{:?}", outcome.expect_err("nobody is there")));
         let old = vec![("HELLO".into(), crate::wire::connecting::OLD.into())];
         let repeats = crate::wire::connecting::fake(old).replace("sesame", &encoded(&right));
-        let outcome = quick(&repeats).connect().await;
+        let outcome = impatient(&repeats).connect().await;
         assert!(matches!(&outcome, Err(ConnectError::Unsupported { .. })), "{outcome:?}");
         told.push(format!("{outcome:?}"));
         // The user is turned off while it is connected: each call, and each attempt to connect, is an error.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockwright::{Client, ConnectError, Lease, LockError};
+use lockwright::{ConnectError, Lease, LockError};
 
-use super::{assert_all_mortal, connect, leftovers, quick, user, works};
-use crate::suite::{take, until_waiting, wait_for};
+use super::{assert_all_mortal, connect, impatient, leftovers, quick, user, works};
+use crate::suite::{until_waiting, wait_for};
 use crate::support::logs;
-use crate::support::resp::{Connection, Reply};
+use crate::support::resp::Connection;
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
 use crate::wire::connecting::fake;
@@ -103,7 +103,7 @@ async fn d34_every_right_that_is_missing_is_named_at_connect() {
 
 /// How a life of a lock ends for a user without a right.
 async fn denied(url: &str, outside: &mut Connection) -> Result<(), String> {
-    let quick = || quick(url).lease(Lease::renewed(Duration::from_millis(1_200)));
+    let quick = || impatient(url).lease(Lease::renewed(Duration::from_secs(4)));
     let shown = |error: LockError| match error {
         LockError::Unauthorized { missing } => missing,
         error => panic!("{error:?}"),
@@ -129,10 +129,7 @@ async fn denied(url: &str, outside: &mut Connection) -> Result<(), String> {
 async fn d34_without_a_dry_run_the_first_denied_call_says_so() {
     let server = Server::start();
     let (mut told, mut went_on) = (0, Vec::new());
-    // Without these two a hand-over is told before it is denied, and the next holder finds out at its renewal: a known
-    // fault, which only a dry run finds before.
-    let late = ["+ltrim", "+lpush"];
-    for rule in least().into_iter().filter(|word| word.starts_with('+') && !late.contains(word)) {
+    for rule in least().into_iter().filter(|word| word.starts_with('+')) {
         let mut outside = server.connection();
         match denied(&only(&server, &without(rule)), &mut outside).await {
             // The first names the command of a line of a script, the last the file that reads for all scripts.

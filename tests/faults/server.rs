@@ -5,14 +5,12 @@ use std::time::Duration;
 use lockwright::internals::clock::Clock;
 use lockwright::{Client, Guard, Lease, LockError, LossReason, Owner, Renewal};
 
-use super::{CLAIM, MARGIN, connect, leftovers, quick, set, works};
+use super::{CLAIM, MARGIN, PATIENCE, connect, impatient, leftovers, quick, set, works};
 use crate::suite::{is_busy, pass, take, timed, until, until_waiting};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
 
-/// The patience of [`quick`].
-const PATIENCE: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_millis(900);
 
 async fn holder(server: &Server) -> Client {
@@ -68,7 +66,7 @@ async fn d2_many_calls_at_once_survive_a_flush() {
 #[tokio::test]
 async fn d4_a_busy_server_is_waited_for_within_the_limit() {
     let server = Server::start_with(&["--busy-reply-threshold", "20"]);
-    let client = connect(&server).await;
+    let client = impatient(&server.url()).connect().await.expect("the server is there");
     let mut outside = server.connection();
     outside.send(&["EVAL", "while true do end", "0"]);
     let mut killer = server.connection();
@@ -93,7 +91,7 @@ async fn d4_a_busy_server_is_waited_for_within_the_limit() {
 #[tokio::test]
 async fn d5_a_script_that_cannot_be_killed_ends_waits_in_time() {
     let server = Server::start_with(&["--busy-reply-threshold", "20"]);
-    let client = connect(&server).await;
+    let client = impatient(&server.url()).connect().await.expect("the server is there");
     server.connection().send(&["EVAL", "redis.call('SET', 'k', 'v') while true do end", "0"]);
     let mut killer = server.connection();
     let unkillable = |reply| matches!(reply, Reply::Error(text) if text.starts_with("UNKILLABLE"));
@@ -108,7 +106,8 @@ async fn d5_a_script_that_cannot_be_killed_ends_waits_in_time() {
 #[tokio::test]
 async fn d6_a_paused_server_grants_once_or_not_at_all() {
     let server = Server::start();
-    let (client, other) = (connect(&server).await, connect(&server).await);
+    let client = impatient(&server.url()).connect().await.expect("the server is there");
+    let other = connect(&server).await;
     works(&client, "x").await;
     for mode in ["WRITE", "ALL"] {
         // Shorter than the patience, longer than a call may take: it is asked several times, and granted once.
