@@ -15,10 +15,13 @@ use crate::support::server::Server;
 use crate::support::time::eventually;
 use crate::support::worker;
 
+mod clocks;
+mod load;
 mod messages;
 mod outages;
 mod processes;
 mod requests;
+mod servers;
 
 /// What a test may take beyond its bound, as the protocol's table has it.
 const MARGIN: Duration = Duration::from_millis(250);

@@ -88,10 +88,10 @@ impl Worker {
         worker
     }
 
-    /// Starts this program with `setting`; a test binary runs its test of the name `chaos_faults::worker`.
+    /// Starts this program with `setting`: of a test binary, that is the test that does a worker's work.
     pub fn spawn(setting: &str, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", "chaos_faults::worker", "--nocapture", "--test-threads=1"]);
+        command.args(["--exact", "worker", "chaos_faults::worker", "--nocapture"]);
         command.env(VARIABLE, setting);
         change(&mut command);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -141,6 +141,14 @@ impl Worker {
         }
         let at = self.backlog.iter().position(|line| line.starts_with(words))?;
         Some(self.backlog.remove(at)[words.len()..].trim().to_owned())
+    }
+
+    /// All lines so far that were not heard.
+    pub fn news(&mut self) -> Vec<String> {
+        while let Ok(line) = self.lines.try_recv() {
+            self.backlog.push(line);
+        }
+        std::mem::take(&mut self.backlog)
     }
 
     /// The next line, whatever it is; `None` after the last one.
