@@ -142,10 +142,10 @@ impl Local {
     /// Ends a wait whose time is over. What came in the last moment counts.
     pub fn give_up(self: &Arc<Self>, place: Place) -> GaveUp {
         self.with(|state, now, out| {
-            let answered = state.is_answered(place);
+            let contended = state.is_contended(place);
             match state.cancel(place, now, out) {
                 Some(outcome) => GaveUp::Settled(outcome),
-                None if answered => GaveUp::Busy,
+                None if contended => GaveUp::Busy,
                 None => GaveUp::Unheard(state.trouble.clone()),
             }
         })

@@ -79,6 +79,8 @@ pub struct Lane {
     pub attempt: Attempt,
     pub phase: Phase,
     pub waiters: BTreeMap<WaiterId, Waiter>,
+    /// Every waiter up to this one has waited behind a hold of this lane.
+    pub contended_up_to: WaiterId,
     /// When its present ticket was made.
     pub since: Moment,
 }
@@ -149,7 +151,7 @@ impl Lane {
         let share = request.share();
         let attempt = attempt(&request, &share, ticket);
         let phase = Phase::Waiting(Waiting::default());
-        Self { request, share, attempt, phase, waiters: BTreeMap::new(), since: now }
+        Self { request, share, attempt, phase, waiters: BTreeMap::new(), contended_up_to: 0, since: now }
     }
 
     pub fn ticket(&self) -> Ticket {

@@ -181,7 +181,7 @@ impl State {
             counted: false,
             deaf: false,
             refused: None,
-            trouble: "not connected yet".to_owned(),
+            trouble: "no answer yet".to_owned(),
             heard: now,
             closed: false,
             closed_at: None,
@@ -312,10 +312,10 @@ impl State {
         None
     }
 
-    /// Whether the server has said anything yet about the ticket of this wait.
-    pub fn is_answered(&self, place: Place) -> bool {
+    /// Whether this wait has met another holder: in this process, or by the server's word.
+    pub fn is_contended(&self, place: Place) -> bool {
         self.lanes.get(&place.lane).is_some_and(|lane| match &lane.phase {
-            Phase::Waiting(waiting) => waiting.answered,
+            Phase::Waiting(waiting) => waiting.answered || place.waiter <= lane.contended_up_to,
             Phase::Held(_) => true,
         })
     }
@@ -795,6 +795,7 @@ impl State {
             return None;
         }
         self.by_ticket.remove(&lane.ticket().number);
+        lane.contended_up_to = self.last_id;
         let ticket = if mutant::is(Mutant::TicketUsedTwice) { lane.ticket() } else { self.tickets.next() };
         lane.renumber(ticket, now);
         self.begin_waiting(id);

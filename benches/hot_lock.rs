@@ -1,0 +1,133 @@
+//! One lock that everybody wants: several processes with several tasks each, with and without a round trip between
+//! them and the server, against what others do: wake everybody (`broadcast`), or retry (`poll`).
+#![allow(clippy::disallowed_methods, missing_docs, reason = "a bench measures real time")]
+
+#[path = "hot_lock/delay.rs"]
+mod delay;
+#[path = "hot_lock/designs.rs"]
+mod designs;
+#[path = "hot_lock/figures.rs"]
+mod figures;
+mod support;
+#[path = "hot_lock/worker.rs"]
+mod worker;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use figures::{Figures, Section};
+use support::server::Server;
+use support::{bare, floor_call, has_flag, median, quantile};
+
+/// Each run lasts this long; its first second is not counted.
+const RUN: Duration = Duration::from_secs(6);
+const ROUNDS: usize = 3;
+const DESIGNS: [&str; 3] = ["reentrant", "broadcast", "poll"];
+
+#[derive(Clone, Copy)]
+struct Cell {
+    processes: usize,
+    tasks: usize,
+    rtt_ms: u64,
+    section_us: u64,
+}
+
+fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for rtt_ms in [0, 1] {
+        for (processes, tasks) in [(4, 32), (8, 4)] {
+            for section_us in [0, 1000] {
+                cells.push(Cell { processes, tasks, rtt_ms, section_us });
+            }
+        }
+    }
+    cells
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--worker") {
+        return worker::run(&args[at + 1..]);
+    }
+    let only = |cell: &Cell| !has_flag("--hottest") || (cell.processes, cell.section_us) == (4, 0);
+    let rounds = if has_flag("--once") { 1 } else { ROUNDS };
+    if !has_flag("--json") {
+        println!("{}", figures::HEAD);
+    }
+    for cell in cells().into_iter().filter(only) {
+        let server = Server::start();
+        let url = if cell.rtt_ms == 0 {
+            server.url()
+        } else {
+            delay::start(server.port(), Duration::from_micros(cell.rtt_ms * 500))
+        };
+        let mut all: BTreeMap<&str, Vec<Figures>> = BTreeMap::new();
+        for _ in 0..rounds {
+            for design in DESIGNS {
+                let floor = floor(&url);
+                let figures = run(&server, &url, design, cell).against(floor);
+                all.entry(design).or_default().push(figures);
+            }
+        }
+        for design in DESIGNS {
+            let figures = Figures::median(&all[design], &all["broadcast"]);
+            println!("{}", figures.line(design, cell.processes, cell.tasks, cell.rtt_ms, cell.section_us));
+        }
+    }
+}
+
+/// One task's bare pairs a second, and the median of its round trips in milliseconds, on the same way to the server.
+fn floor(url: &str) -> (f64, f64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let (wire, _events) = bare(url).await;
+        let (started, mut times) = (Instant::now(), Vec::new());
+        while started.elapsed() < Duration::from_millis(500) {
+            let asked = Instant::now();
+            wire.call(floor_call("floor"), Duration::from_secs(1)).await.outcome.expect("the server answers");
+            times.push(u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        }
+        let pairs = times.len() as f64 / 2.0 / started.elapsed().as_secs_f64();
+        wire.close().await;
+        (pairs, quantile(&mut times, 0.5) as f64 / 1e6)
+    })
+}
+
+fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
+    let folder = tempfile::tempdir().expect("a folder for the records");
+    let begin = worker::monotonic() + 1_000_000_000;
+    let program = std::env::current_exe().expect("this program");
+    let children: Vec<_> = (0..cell.processes)
+        .map(|process| {
+            let record = folder.path().join(process.to_string());
+            Command::new(&program)
+                .args(["--worker", design, url, &cell.tasks.to_string(), &cell.section_us.to_string()])
+                .args([&begin.to_string(), &RUN.as_nanos().to_string(), &record.display().to_string()])
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("this program starts")
+        })
+        .collect();
+    // Counted from the end of the first second, as everything else.
+    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - worker::monotonic()));
+    let before = script_calls(server);
+    std::thread::sleep(RUN - Duration::from_secs(1));
+    let calls = script_calls(server) - before;
+    for mut child in children {
+        assert!(child.wait().expect("the worker ends").success(), "a worker failed");
+    }
+    let mut sections = Vec::new();
+    for process in 0..cell.processes {
+        let bytes = std::fs::read(folder.path().join(process.to_string())).expect("the worker's record");
+        sections.extend(bytes.chunks_exact(Section::BYTES).map(|bytes| Section::read(process, bytes)));
+    }
+    let tasks = cell.processes * cell.tasks;
+    Figures::of(sections, tasks, begin + 1_000_000_000, RUN - Duration::from_secs(1), calls)
+}
+
+fn script_calls(server: &Server) -> u64 {
+    let stats = server.connection().ok(&["INFO", "commandstats"]).text();
+    let calls = stats.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
