@@ -9,8 +9,17 @@ use crate::support::server::Server;
 
 /// Builds an example and returns its program. With all features, as `scripts/test` builds everything.
 fn build(name: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo tells a test of its package would make the build scripts of others run again, here and after it.
+    for (variable, _) in std::env::vars_os() {
+        let told = ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|start| variable.to_string_lossy().starts_with(start));
+        if told {
+            cargo.env_remove(variable);
+        }
+    }
+    let output = cargo
         .args(["build", "--all-features", "--message-format", "json-render-diagnostics", "--example", name])
         .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
         .output()
