@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::config::{Secret, Tls};
 use crate::courier::{self, Courier};
 use crate::error::{ConnectError, LockError, PingError};
+use crate::fenced::FencedKey;
 use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::local::{Local, Parts, Spans, Tether};
@@ -151,6 +152,13 @@ impl Client {
     #[must_use]
     pub fn lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.handle(Kind::Reentrant, name))
+    }
+
+    /// The fenced value of this name: a text in Redis that refuses a fencing token smaller than the largest that has
+    /// written. No I/O; a name that no key can have is reported by the first operation. See [`FencedKey`].
+    #[must_use]
+    pub fn fenced_key(&self, name: &str) -> FencedKey {
+        FencedKey::new(self.tether.clone(), self.keys(name))
     }
 
     fn handle(&self, kind: Kind, name: &str) -> Handle {

@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod courier;
 mod error;
+mod fenced;
 mod guard;
 mod handle;
 mod lease;
@@ -33,14 +34,15 @@ mod watchdog;
 pub use backend::embedded::Engine;
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    ConnectError, ExtendError, InvalidLease, InvalidName, InvalidNamespace, LockError, LossReason,
-    NotObtained, PingError, RunError, UnlockError,
+    ConnectError, ExtendError, FencedError, InvalidLease, InvalidName, InvalidNamespace, LockError,
+    LossReason, NotObtained, PingError, RunError, UnlockError,
 };
+pub use fenced::FencedKey;
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
-pub use scripts::{HoldInfo, Kind, LockInfo, Mode, WaitInfo};
+pub use scripts::{FencedValue, HoldInfo, Kind, LockInfo, Mode, WaitInfo};
 
 /// For the tests and benches of this repository alone; no part of the API.
 #[cfg(lockwright_internals)]
