@@ -12,6 +12,7 @@ mod forged;
 mod layers;
 mod link;
 mod protocol;
+mod reentry;
 mod scripts;
 mod suite;
 mod support;
