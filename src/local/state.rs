@@ -205,6 +205,11 @@ impl State {
         }
     }
 
+    /// A ticket that is no lane's.
+    pub fn new_ticket(&self) -> Ticket {
+        self.tickets.next()
+    }
+
     fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
