@@ -73,7 +73,8 @@ async fn watch() -> Result<(), Failure> {
         tell(start, "an onlooker: the first one's guard is no longer held, though nobody has told it so");
     };
     let next = client.lock(&name).lock();
-    let (guard, ()) = tokio::try_join!(next, async { Ok(onlooker.await) })?;
+    let (guard, ()) = tokio::join!(next, onlooker);
+    let guard = guard?;
     tell(start, &format!("the second: holds the lock with token {}, larger than {late}", guard.token()));
     let outcome = tokio::task::spawn_blocking(move || end.recv()).await??;
     guard.unlock().await?;
