@@ -21,9 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 async fn main() -> std::process::ExitCode {
     let arguments = support::arguments();
     support::exit(match &arguments[..] {
-        [first, url, name, request] if first == "--service" => {
-            async { serve(&Client::connect(url).await?, name, request).await }.await
-        }
+        [first, url, name, request] if first == "--service" => service(url, name, request).await,
         arguments => walk(arguments).await,
     })
 }
@@ -55,6 +53,15 @@ async fn serve(client: &Client, ledger: &str, request: &str) -> Result<(), Failu
         None => println!("  the service: not let in within {PATIENCE:?}: it waits for its caller"),
     }
     Ok(())
+}
+
+/// The service as a process.
+async fn service(url: &str, ledger: &str, request: &str) -> Result<(), Failure> {
+    let client = Client::connect(url).await?;
+    let served = serve(&client, ledger, request).await;
+    // What is to be sent in the background is sent then: here, that it waits no longer.
+    client.close().await;
+    served
 }
 
 /// Sends a request to the service: a process of its own where there is a server, else another client.
