@@ -18,7 +18,10 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
-        let scene = Scene::new();
+        let mut scene = Scene::new();
+        // So far between, polls alone would be too late for the end of a lease.
+        scene.pace.claim = 3_000;
+        scene.pace.deadline = 10_000;
         let (mut holder, mut waiter) = (scene.worker().await, scene.worker().await);
         let (token, _) = holder.take("a").await;
         assert_eq!(holder.ask("write a").await, "true");
