@@ -71,10 +71,10 @@ async fn watch() -> Result<(), Failure> {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         tell(start, "an onlooker: the first one's guard is no longer held, though nobody has told it so");
-        Ok(())
     };
     let next = client.lock(&name).lock();
-    let (guard, ()) = tokio::try_join!(next, onlooker)?;
+    let (guard, ()) = tokio::join!(next, onlooker);
+    let guard = guard?;
     tell(start, &format!("the second: holds the lock with token {}, larger than {late}", guard.token()));
     let outcome = tokio::task::spawn_blocking(move || end.recv()).await??;
     guard.unlock().await?;

@@ -198,6 +198,7 @@ pub use error::{
 pub use fenced::FencedKey;
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
+pub use lock::fair::{FairLock, Place, Position, Step};
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
 pub use scripts::{FencedValue, HoldInfo, Kind, LockInfo, Mode, WaitInfo};

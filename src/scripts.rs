@@ -32,6 +32,8 @@ pub static ALL: &[&Script] = &[
     &force_release::SCRIPT,
     &inspect::SCRIPT,
     &renew::SCRIPT,
+    &acquire::FAIR,
+    &leave::FAIR,
     &fenced::GET,
     &fenced::SET,
     &acquire::REENTRANT,
@@ -69,7 +71,7 @@ impl Script {
 /// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
 /// errors name lines of this one.
 macro_rules! compose {
-    ($name:literal, $version:literal, [$($part:literal)*]) => {
+    ($name:expr, $version:literal, [$($part:expr),* $(,)?]) => {
         $crate::scripts::Script {
             name: $name,
             version: $version,

@@ -106,16 +106,11 @@ impl FencedGetReply {
     }
 }
 
-pub(super) static SET: Script = compose!("fenced/set", 1, [
-    "first/clock.lua"
-    "lib/int.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "fenced/set.v1.lua"
-]);
+pub(super) static SET: Script = compose!(
+    "fenced/set",
+    1,
+    ["first/clock.lua", "lib/int.lua", "lib/peek.lua", "lib/client_of.lua", "fenced/set.v1.lua",]
+);
 
-pub(super) static GET: Script = compose!("fenced/get", 1, [
-    "first/clock.lua"
-    "lib/peek.lua"
-    "fenced/get.v1.lua"
-]);
+pub(super) static GET: Script =
+    compose!("fenced/get", 1, ["first/clock.lua", "lib/peek.lua", "fenced/get.v1.lua",]);

@@ -66,11 +66,11 @@ pub async fn a_guard_keeps_its_client_alive<D: Deployment>(on: &D) {
     let other = on.client().await;
     let guard = {
         let client = on.client().await;
-        let lease = lockwright::Lease::renewed(Duration::from_millis(300));
+        let lease = lockwright::Lease::renewed(Duration::from_millis(900));
         client.lock("a").with_lease(lease).lock().await.expect("it is granted")
     };
     // The passing of time is the subject: three leases.
-    pass(Duration::from_millis(900)).await;
+    pass(Duration::from_millis(2_700)).await;
     assert!(guard.is_held() && is_busy(&other, "a").await);
     let waiting = tokio::spawn({
         let client = on.client().await;
