@@ -15,7 +15,8 @@
 //! ```
 //!
 //! One [`Client`] for each process is enough. It gives out handles, such as [`ReentrantLock`]: cheap to make and to
-//! clone, without I/O. A handle's methods give guards.
+//! clone, without I/O. A handle's methods give guards. [`FairLock`] has the same methods and strict order across all
+//! processes; the reentrant lock is faster, since a process passes its hold among its own tasks for a while.
 //!
 //! # Owners
 //!

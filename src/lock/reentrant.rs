@@ -24,6 +24,18 @@ use crate::owner::Owner;
 /// **Order.** Processes take turns in the order in which they came. Inside one process an anonymous hold is passed
 /// from task to task in order of arrival, for at most 64 tasks, and at most 10 ms once another process is known to
 /// wait. Strict order across all processes is not promised.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lockwright::Client;
+///
+/// let client = Client::embedded();
+/// let lock = client.lock("order:42");
+/// let guard = lock.lock().await?;
+/// assert!(lock.try_lock().await?.is_none());
+/// drop(guard);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct ReentrantLock(Handle);
 
