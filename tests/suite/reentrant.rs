@@ -248,7 +248,7 @@ pub async fn a_section_is_not_begun_without_the_lock<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take(&one, "a").await;
     let lock = other.lock("a");
-    let limit = Duration::from_millis(50);
+    let limit = Duration::from_millis(500);
     assert_eq!(lock.run_for(limit, async |_| panic!("it was begun")).await, Ok(None::<()>));
     let why = lock.run_or_else(async |_| panic!("it was begun"), async |why| why).await;
     assert_eq!(why, Ok(NotObtained::Held));
