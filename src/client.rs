@@ -19,6 +19,7 @@ use crate::error::{ConnectError, LockError, PingError};
 use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::local::{Local, Parts, Spans, Tether};
+use crate::lock::fair::FairLock;
 use crate::lock::reentrant::ReentrantLock;
 use crate::name::{LockKeys, Namespace, cut_label};
 use crate::scripts::{Kind, LockInfo};
@@ -151,6 +152,21 @@ impl Client {
     #[must_use]
     pub fn lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.handle(Kind::Reentrant, name))
+    }
+
+    /// The fair lock of this name. No I/O; a name that no lock can have is reported by the first operation. One name is
+    /// one kind of lock: used as another one it gives [`LockError::KindMismatch`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// let guard = client.fair_lock("jobs").lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fair_lock(&self, name: &str) -> FairLock {
+        FairLock::new(self.handle(Kind::Fair, name))
     }
 
     fn handle(&self, kind: Kind, name: &str) -> Handle {

@@ -38,6 +38,7 @@ pub use error::{
 };
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
+pub use lock::fair::{FairLock, Place, Position, Step};
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
 pub use scripts::{HoldInfo, Kind, LockInfo, Mode, WaitInfo};

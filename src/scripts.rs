@@ -26,8 +26,15 @@ pub use reply::{Malformed, Timed};
 pub const LAYOUT: u32 = 1;
 
 /// Every script that a client may call, in the order of their names.
-pub static ALL: &[&Script] =
-    &[&force_release::SCRIPT, &inspect::SCRIPT, &renew::SCRIPT, &acquire::REENTRANT, &leave::REENTRANT];
+pub static ALL: &[&Script] = &[
+    &force_release::SCRIPT,
+    &inspect::SCRIPT,
+    &renew::SCRIPT,
+    &acquire::FAIR,
+    &leave::FAIR,
+    &acquire::REENTRANT,
+    &leave::REENTRANT,
+];
 
 /// One script, as it is shipped.
 #[derive(Debug)]
@@ -60,7 +67,7 @@ impl Script {
 /// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
 /// errors name lines of this one.
 macro_rules! compose {
-    ($name:literal, $version:literal, [$($part:literal)*]) => {
+    ($name:expr, $version:literal, [$($part:expr),* $(,)?]) => {
         $crate::scripts::Script {
             name: $name,
             version: $version,

@@ -1,6 +1,7 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
 mod auto_traits;
+mod chaos_faults;
 mod conformance;
 mod dependencies;
 #[cfg(feature = "embedded")]
@@ -8,6 +9,7 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod faults;
 mod forged;
 mod layers;
 mod link;

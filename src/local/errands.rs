@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Local;
-use super::lane::{Lane, LaneId};
+use super::lane::{Lane, LaneId, QueuePlace};
 use super::state::{Departure, Due, Errand, Outbox, Sample, State};
 use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
@@ -260,6 +260,8 @@ fn replay(
 
 async fn leave(local: Arc<Local>, mut departure: Departure) {
     let mut backoff = Backoff::new();
+    // Whether an earlier attempt took out what was still ours: its answer was lost, or it had more to do.
+    let mut freed = false;
     let (outcome, brought_in) = loop {
         let (call, timeout, carries) =
             local.with(|state, now, _| leaving_call(&local, state, &departure, now));
@@ -267,13 +269,18 @@ async fn leave(local: Arc<Local>, mut departure: Departure) {
         let left =
             local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
         match left {
-            Left::Again => {}
+            Left::Again { freed: now_freed } => freed |= now_freed,
             Left::Later(detail) if local.clock.now() >= local.leave_limit(&departure) => {
                 break (Err(UnlockError::Unanswered { detail }), false);
             }
             Left::Later(_) => local.clock.sleep(backoff.next(&local.chance)).await,
+            Left::Done { outcome: Err(UnlockError::Lost(_)), brought_in } if freed => {
+                break (Ok(()), brought_in);
+            }
             Left::Done { outcome, brought_in } => break (outcome, brought_in),
         }
+        let Answer { outcome, sent, .. } = &answer.answer;
+        freed |= matches!(outcome, Err(Failure::Unknown(_))) && *sent < departure.trusted;
     };
     local.with(|state, _, out| {
         state.left(departure.ticket);
@@ -296,7 +303,10 @@ enum Left {
         brought_in: bool,
     },
     /// The server has removed all that one call may: there is more.
-    Again,
+    /// `freed`: that call freed the lock.
+    Again {
+        freed: bool,
+    },
     Later(String),
 }
 
@@ -345,7 +355,8 @@ fn take_leave(
         Err(Setback::Final(fault)) => return Left::Later(format!("{fault:?}")),
     };
     match reply {
-        LeaveReply::Gone { more: true } | LeaveReply::Freed { more: true, next: Next::None } => Left::Again,
+        LeaveReply::Gone { more: true } => Left::Again { freed: false },
+        LeaveReply::Freed { more: true, next: Next::None } => Left::Again { freed: true },
         LeaveReply::Freed { next, .. } => {
             let next = departure.next.filter(|_| carries).zip(Some(next));
             let brought_in =
@@ -374,8 +385,13 @@ fn take_next(
     }
     match next {
         Next::None => return false,
-        Next::Queued { left_millis, .. } => {
+        Next::Queued { place, left_millis, sequence } => {
             state.mark_queued(id);
+            state.placed(
+                id,
+                QueuePlace { sequence, ahead: place.saturating_sub(1), living: place, up_to: sequence },
+                out,
+            );
             state.queued_with(id, left_millis, now, out);
         }
         Next::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),

@@ -1,6 +1,7 @@
 //! What every back end must do: cases that know no back end. A case is a function over a [`Deployment`]; it stands
 //! once in [`for_each_case`], and `tests/conformance.rs` makes a test of it for each back end.
 
+pub mod fair;
 pub mod leases;
 pub mod lifecycle;
 pub mod load;
@@ -71,6 +72,18 @@ macro_rules! for_each_case {
             [Reentrant] load {
                 a_thousand_tasks_never_overlap,
             }
+            [Fair] fair {
+                turns_follow_the_order_of_asking_across_clients,
+                waiters_that_leave_do_not_hold_up_the_others,
+                an_owner_enters_its_fair_lock_again,
+                one_name_is_one_kind,
+                a_place_at_a_free_lock_is_granted_at_once,
+                places_move_forward_and_are_granted,
+                a_place_that_is_dropped_is_given_up,
+                a_step_that_is_dropped_loses_nothing,
+                places_end_with_their_client,
+                a_hundred_tasks_take_turns,
+            }
         }
     };
 }
@@ -80,6 +93,7 @@ pub(crate) use for_each_case;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
     Reentrant,
+    Fair,
 }
 
 /// A back end with a fresh store behind it, for one case.

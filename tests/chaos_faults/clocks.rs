@@ -1,0 +1,186 @@
+//! D28 to D33: leases without an end, and clocks that are moved: the server's, and those of a client.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use lockwright::LossReason;
+
+use super::*;
+use crate::suite::{info, take, timed, until_waiting, wait_for};
+use crate::support::time::soon;
+use crate::support::worker::{Scene, Worker};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A library that moves the clocks of the program that loads it, and by how much.
+struct Shim {
+    folder: tempfile::TempDir,
+}
+
+impl Shim {
+    fn build() -> Self {
+        let shim = Self { folder: tempfile::tempdir().expect("a folder for the library") };
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chaos_faults/clock_shim.c");
+        let mut build = Command::new("cc");
+        build.args(["-shared", "-fPIC", "-O2", "-o"]).arg(shim.library()).arg(source);
+        assert!(build.status().expect("cc is installed").success());
+        fs::write(shim.offsets(), [0; 16]).expect("a file");
+        shim
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.path().join("shim.so")
+    }
+
+    fn offsets(&self) -> PathBuf {
+        self.folder.path().join("offsets")
+    }
+
+    fn set(&self, which: u64, nanos: i64) {
+        let file = fs::OpenOptions::new().write(true).open(self.offsets()).expect("the file is there");
+        file.write_at(&nanos.to_ne_bytes(), which * 8).expect("it is written");
+    }
+
+    fn move_wall(&self, seconds: i64) {
+        self.set(0, seconds * SECOND);
+    }
+
+    /// The monotonic clock stands still for this long, as it does while the host sleeps.
+    fn hold_monotonic(&self, span: Duration) {
+        self.set(1, -i64::try_from(span.as_nanos()).expect("a short span"));
+    }
+
+    fn apply(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", self.library()).env("CLOCK_FILE", self.offsets());
+    }
+
+    /// A server on the moved clock.
+    fn server(&self) -> Server {
+        let program = self.folder.path().join("server");
+        let text = format!(
+            "#!/bin/sh\nLD_PRELOAD={} CLOCK_FILE={} exec redis-server \"$@\"\n",
+            self.library().display(),
+            self.offsets().display()
+        );
+        fs::write(&program, text).expect("a file");
+        let done = Command::new("chmod").arg("+x").arg(&program).status();
+        assert!(done.expect("chmod runs").success());
+        Server::start_program(program, &[])
+    }
+}
+
+// `lua/reentrant/acquire`: what is held by others stays theirs, whatever its TTL. `client.rs`, `force_release`.
+#[tokio::test]
+async fn d28_a_lock_without_an_end_is_freed_by_force() {
+    let scene = Scene::new();
+    let mut holder = scene.worker().await;
+    let (token, _) = holder.take("a").await;
+    holder.kill();
+    assert_eq!(scene.server.connection().ok(&["PERSIST", "lw:{a}"]).int(), 1);
+    let client = scene.client().await;
+    // The end of the lease is the subject here: without an expiry the key outlives it.
+    Clock::boot().sleep(scene.pace.lease() + MARGIN).await;
+    let seen = info(&client, "a").await;
+    assert_eq!(seen.token, Some(token));
+    assert!(client.lock("a").try_lock().await.expect("the server answers").is_none());
+    assert!(client.force_release("a", token).await.expect("the server answers"));
+    let guard = wait_for(&client, "a").await;
+    assert!(guard.token() > token);
+    drop((guard, client));
+    check_left(&scene.server).await;
+}
+
+// `lua/lib`, the token: never below the last one plus one. `local/state.rs`, `lose`: what the server lost is told.
+#[tokio::test]
+async fn d29_a_server_clock_that_jumps_ahead_breaks_the_promise_and_says_so() {
+    let shim = Shim::build();
+    let mut scene = Scene::on(shim.server());
+    scene.pace.lease = 30_000;
+    let (first, second) = (scene.client().await, scene.client().await);
+    let held = take(&first, "a").await;
+    shim.move_wall(40);
+    // The server's clock has made a step, which the promise excludes: both hold it until the next renewal.
+    let next = wait_for(&second, "a").await;
+    assert!(next.token() > held.token());
+    let mut fence = crate::support::fence::Writer::to(scene.fence.port());
+    assert!(fence.write("a", next.token()));
+    assert!(!fence.write("a", held.token()), "the resource takes a stale holder's write");
+    let (took, reason) = timed("the loss", held.lost()).await;
+    assert!(
+        reason == LossReason::GoneAtServer && took < Duration::from_secs(11),
+        "{reason:?} after {took:?}"
+    );
+    assert!(next.is_held());
+}
+
+// `lua/lib`, the token: `max(stored + 1, TIME)`, or tokens would fall with the clock.
+#[tokio::test]
+async fn d30_a_server_clock_that_jumps_back_keeps_tokens_rising_and_a_dead_hold_longer() {
+    let shim = Shim::build();
+    let scene = Scene::on(shim.server());
+    let client = scene.client().await;
+    let mut last = take(&client, "a").await.token();
+    let mut holder = scene.worker().await;
+    holder.take("dead").await;
+    shim.move_wall(-100);
+    eventually("the lock free", || lease_left(&scene.server, "a").is_zero()).await;
+    for _ in 0..3 {
+        let guard = wait_for(&client, "a").await;
+        assert!(guard.token() > last, "{} after {last}", guard.token());
+        last = guard.token();
+        guard.unlock().await.expect("it is held");
+    }
+    // A living holder only sees its lease grow; a dead one is there for longer, until somebody uses force.
+    holder.kill();
+    assert!(lease_left(&scene.server, "dead") > Duration::from_secs(60));
+    let token = info(&client, "dead").await.token.expect("it is held");
+    assert!(client.force_release("dead", token).await.expect("the server answers"));
+    assert!(wait_for(&client, "dead").await.token() > token);
+}
+
+// `clock.rs`: nothing reads the wall clock.
+#[tokio::test]
+async fn d32_steps_of_a_clients_wall_clock_change_nothing() {
+    let shim = Shim::build();
+    let scene = Scene::new();
+    let setting = scene.setting(scene.server.url());
+    let mut holder = Worker::start_as(&setting, |command| shim.apply(command)).await;
+    let (token, _) = holder.take("a").await;
+    let watcher = scene.client().await;
+    for seconds in [3_600, -3_600, 100_000_000, 0] {
+        shim.move_wall(seconds);
+        // Longer than a lease is the subject: renewals go on.
+        Clock::boot().sleep(scene.pace.lease() + millis(100)).await;
+        assert_eq!(holder.ask("look a").await, "true", "{seconds}");
+        assert_eq!(info(&watcher, "a").await.token, Some(token), "{seconds}");
+    }
+    assert_eq!(holder.ask("free a").await, "ok");
+    check_left(&scene.server).await;
+}
+
+// `clock.rs`, `boot_time`: `CLOCK_BOOTTIME`, which runs while the host sleeps. A host cannot be put to sleep here;
+// what it does to a program can: its monotonic clock stands still while the world goes on.
+#[tokio::test]
+async fn d33_a_holder_that_slept_with_its_host_knows_that_its_lease_is_over() {
+    let shim = Shim::build();
+    let scene = Scene::new();
+    let setting = scene.setting(scene.server.url());
+    let mut holder = Worker::start_as(&setting, |command| shim.apply(command)).await;
+    let (token, _) = holder.take("a").await;
+    let other = scene.client().await;
+    let waiting = tokio::spawn(other.lock("a").lock());
+    until_waiting(&other, "a", 1).await;
+    let since = now();
+    holder.signal("STOP");
+    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    assert!(next.token() > token);
+    holder.order("look a");
+    shim.hold_monotonic(now().since(since));
+    holder.signal("CONT");
+    assert_eq!(holder.hear("look a").await, "false", "two hold the lock");
+    assert!(next.is_held());
+    drop((next, holder, other));
+    check_left(&scene.server).await;
+}
