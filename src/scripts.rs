@@ -7,6 +7,7 @@ use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 mod acquire;
+mod fenced;
 mod force_release;
 mod inspect;
 mod leave;
@@ -15,6 +16,7 @@ mod renew;
 mod reply;
 
 pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+pub use fenced::{FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue};
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{HoldInfo, Inspect, InspectReply, LockInfo, WaitInfo};
 pub use leave::{Leave, LeaveReply, Next};
@@ -32,6 +34,8 @@ pub static ALL: &[&Script] = &[
     &renew::SCRIPT,
     &acquire::FAIR,
     &leave::FAIR,
+    &fenced::GET,
+    &fenced::SET,
     &acquire::REENTRANT,
     &leave::REENTRANT,
 ];

@@ -97,9 +97,9 @@ impl Deployment for Embedded {
     }
 }
 
-/// Whether a key is meant to stay when all is released: a lock's counter, or the layout.
+/// Whether a key is meant to stay when all is released: a lock's counter, a fenced value, or the layout.
 fn stays(key: &str) -> bool {
-    key.ends_with("}:token") || key.ends_with(":layout")
+    ["}:token", "}:fenced", ":layout"].iter().any(|end| key.ends_with(end))
 }
 
 /// The check after each case can fail.

@@ -14,6 +14,7 @@ mod forged;
 mod layers;
 mod link;
 mod protocol;
+mod reentry;
 mod scripts;
 mod suite;
 mod support;

@@ -97,6 +97,8 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
         |count| Renew { holds: &vec![hold.clone(); count], deadline_millis: terms.deadline_millis }.call();
     let force = ForceRelease { keys: &keys, token: 9, terms }.call();
     let inspect = Inspect { keys: &keys }.call();
+    let set = FencedSet { keys: &keys, token: 9, ticket: tickets.next(), value: "12" }.call();
+    let get = FencedGet { keys: &keys }.call();
     BTreeMap::from([
         ("fair/acquire", (acquire(Kind::Fair, &full), acquire(Kind::Fair, &bare))),
         ("fair/leave", (leave(Kind::Fair, Some((&full, 7))), leave(Kind::Fair, None))),
@@ -105,6 +107,8 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
         ("common/renew", (renew(1), renew(100))),
         ("common/force_release", (force.clone(), force)),
         ("common/inspect", (inspect.clone(), inspect)),
+        ("fenced/set", (set.clone(), set)),
+        ("fenced/get", (get.clone(), get)),
     ])
 }
 
@@ -179,6 +183,8 @@ fn decoder(name: &str) -> (&'static [&'static str], fn(&Value) -> bool) {
         "common/force_release" => {
             (ForceReleaseReply::WORDS, |value| ForceReleaseReply::decode(value).is_ok())
         }
+        "fenced/set" => (FencedSetReply::WORDS, |value| FencedSetReply::decode(value).is_ok()),
+        "fenced/get" => (FencedGetReply::WORDS, |value| FencedGetReply::decode(value).is_ok()),
         "common/inspect" => (InspectReply::WORDS, |value| InspectReply::decode(value).is_ok()),
         other => panic!("no decoder for {other}"),
     }
@@ -252,6 +258,10 @@ fn the_usual_case_costs_what_the_header_says() {
                         ForceRelease { keys: &rig.keys, token, terms: rig.terms }.call()
                     }
                     "common/inspect" => Inspect { keys: &rig.keys }.call(),
+                    "fenced/set" => {
+                        FencedSet { keys: &rig.keys, token, ticket: attempt.ticket, value: "12" }.call()
+                    }
+                    "fenced/get" => FencedGet { keys: &rig.keys }.call(),
                     other => panic!("no usual case for {other}"),
                 }
             }

@@ -13,14 +13,16 @@ use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::courier::Backoff;
-use crate::error::{ExtendError, Fault, LockError, LossReason, PingError, UnlockError};
+use crate::error::{ExtendError, Fault, FencedError, LockError, LossReason, PingError, UnlockError};
 use crate::mutant::{self, Mutant};
 use crate::name::LockKeys;
 use crate::scripts::{
-    Acquire, AcquireReply, Call, ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply,
-    LockInfo, Malformed, Next, Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
+    Acquire, AcquireReply, Call, FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue,
+    ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next,
+    Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
 };
 use crate::ticket::Ticket;
+use crate::token::TOKEN_LIMIT;
 
 /// Makes the parcel of an errand.
 pub fn carry(local: Arc<Local>, errand: Errand) -> Pending<()> {
@@ -527,6 +529,32 @@ impl Local {
             ForceReleaseReply::Released => Ok(true),
             ForceReleaseReply::NotHeld => Ok(false),
             ForceReleaseReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn fenced_set(
+        self: &Arc<Self>,
+        keys: LockKeys,
+        token: u64,
+        value: &str,
+    ) -> Result<(), FencedError> {
+        if token >= TOKEN_LIMIT {
+            return Err(FencedError::InvalidToken { token });
+        }
+        let ticket = self.with_state(State::new_ticket);
+        let call = FencedSet { keys: &keys, token, ticket, value }.call();
+        match self.request(call, FencedSetReply::decode).await? {
+            FencedSetReply::Written => Ok(()),
+            FencedSetReply::Stale { largest } => Err(FencedError::Stale { largest }),
+            FencedSetReply::ForeignKey { key } => Err(FencedError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn fenced_get(self: &Arc<Self>, keys: LockKeys) -> Result<Option<FencedValue>, FencedError> {
+        match self.request(FencedGet { keys: &keys }.call(), FencedGetReply::decode).await? {
+            FencedGetReply::Value(value) => Ok(Some(value)),
+            FencedGetReply::None => Ok(None),
+            FencedGetReply::ForeignKey { key } => Err(FencedError::ForeignKey { key }),
         }
     }
 

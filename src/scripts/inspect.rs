@@ -22,6 +22,17 @@ impl Inspect<'_> {
 }
 
 /// What a server knows of a lock, at one moment.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lockwright::{Client, Kind};
+///
+/// let client = Client::embedded();
+/// assert_eq!(client.inspect("a").await?.kind, None);
+/// let _guard = client.lock("a").lock().await?;
+/// assert_eq!(client.inspect("a").await?.kind, Some(Kind::Reentrant));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LockInfo {

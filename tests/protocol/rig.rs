@@ -54,7 +54,7 @@ impl Rig {
         self.wire.call(&words)
     }
 
-    fn value(&mut self, call: &Call) -> Value {
+    pub fn value(&mut self, call: &Call) -> Value {
         match self.run(call) {
             Reply::Error(text) => panic!("{}: {text}", call.script.name),
             reply => value(reply),

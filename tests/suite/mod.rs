@@ -2,6 +2,7 @@
 //! once in [`for_each_case`], and `tests/conformance.rs` makes a test of it for each back end.
 
 pub mod fair;
+pub mod fenced;
 pub mod leases;
 pub mod lifecycle;
 pub mod load;
@@ -68,6 +69,12 @@ macro_rules! for_each_case {
                 a_wait_that_is_dropped_leaves_nothing,
                 a_wait_that_is_dropped_while_it_is_granted_leaves_nothing,
                 a_ping_is_answered,
+            }
+            [Reentrant] fenced {
+                a_fenced_value_is_written_and_read,
+                a_stale_holder_is_refused,
+                one_token_may_write_again_from_any_client,
+                what_no_fenced_key_can_have_is_told,
             }
             [Reentrant] load {
                 a_thousand_tasks_never_overlap,
