@@ -254,7 +254,8 @@ impl Client {
     }
 
     /// Ends the hold of a lock by force, if `token` (from [`inspect`](Client::inspect) or a guard) is still that of
-    /// the present grant; `false` where it is not, and nothing was done. The holder is told, and the next waiter gets
+    /// the present grant; `false` where it is not. (Where an answer was lost, the request is repeated, and `false` may also
+    /// mean that the first one had released it.) The holder is told, and the next waiter gets
     /// the lock at once: **until the message has arrived, both hold it**, and only a resource that checks tokens
     /// keeps them apart.
     ///

@@ -241,7 +241,8 @@ impl Guard {
         }
     }
 
-    /// A future that resolves when this hold is lost, and never if it is released first. It is owned and can be
+    /// A future that resolves when this hold is lost, and never if it is released first. (The guards of an owner that has
+    /// re-entered share one hold: it is released with the last of them.) It is owned and can be
     /// cloned and sent to other tasks; it does not keep the lock.
     ///
     /// # Cancel safety

@@ -296,7 +296,10 @@ impl Tether {
         let due = local.with(|state, now, _| state.may_extend(held, length, now))?;
         let (done, answer) = oneshot::channel();
         local.courier.post(errands::extend(local.clone(), due, length, done));
-        answer.await.unwrap_or(Err(ExtendError::Closed))
+        match answer.await.unwrap_or(Err(ExtendError::Closed)) {
+            Err(ExtendError::Lost(reason)) => Err(ExtendError::Lost(held.hold.reason().unwrap_or(reason))),
+            result => result,
+        }
     }
 }
 

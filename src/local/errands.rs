@@ -353,8 +353,26 @@ fn take_leave(
 ) -> Left {
     let reply = match local.read(state, answer, LeaveReply::decode) {
         Ok(reply) => reply,
-        Err(Setback::Later) => return Left::Later(state.trouble.clone()),
-        Err(Setback::Final(fault)) => return Left::Later(format!("{fault:?}")),
+        Err(Setback::Later) => {
+            // The waiters behind this release wait for a server, too, and no longer than any others.
+            if let Some((id, ticket)) = departure.next
+                && state.wanted(id, ticket).is_some_and(|lane| lane.since < now)
+                && now >= state.patience(&state.lanes[&id])
+            {
+                state.give_up_waiting(id, now, out);
+            }
+            return Left::Later(state.trouble.clone());
+        }
+        Err(Setback::Final(fault)) => {
+            state.trouble = LockError::from(fault.clone()).to_string();
+            // Who waits for the next ticket has no other way to hear of it.
+            if let Some((id, ticket)) = departure.next
+                && state.wanted(id, ticket).is_some()
+            {
+                state.fail(id, &fault.into(), now, out);
+            }
+            return Left::Later(state.trouble.clone());
+        }
     };
     match reply {
         LeaveReply::Gone { more: true } => Left::Again { freed: false },

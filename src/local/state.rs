@@ -136,6 +136,8 @@ struct Lock {
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
     front: Option<QueuePlace>,
+    /// When the hold that is waited for ends, as far as is known.
+    ends: Moment,
     last_sequence: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
@@ -306,12 +308,12 @@ impl State {
     fn end_waiting(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         self.set_poll(id, None, out);
         let lane = &self.lanes[&id];
-        let (name, number) = (lane.request.lock.clone(), lane.ticket().number);
-        if let Some(lock) = self.locks.get_mut(&name)
-            && lock.waiting.remove(&(number, id))
-            && let Some(&(_, eldest)) = lock.waiting.first()
-        {
-            self.poll_within_interval(eldest, now, out);
+        let place = (lane.ticket().number, id);
+        let Some(lock) = self.locks.get_mut(&lane.request.lock) else { return };
+        let was_eldest = lock.waiting.first() == Some(&place);
+        lock.waiting.remove(&place);
+        if let Some(&(_, eldest)) = lock.waiting.first().filter(|_| was_eldest) {
+            self.poll_in_time(eldest, now, out);
         }
     }
 
@@ -557,8 +559,11 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let Some(waiting) = lane.waiting() else { return };
         waiting.answered = true;
+        let left = Duration::from_millis(left_millis.saturating_add(1)) + jitter;
+        if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
+            lock.ends = now.plus(left);
+        }
         if self.polls(id) {
-            let left = Duration::from_millis(left_millis.saturating_add(1)) + jitter;
             let within = self.poll_interval(id).min(left);
             self.set_poll(id, Some(now.plus(within)), out);
         }
@@ -601,8 +606,11 @@ impl State {
         self.spans.command_timeout.min(self.spans.claim.min(lane.request.lease.length()) / 4)
     }
 
-    fn poll_within_interval(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
-        let latest = now.plus(self.poll_interval(id));
+    /// Has a lane poll that did not need to before: within an interval, and when the lease ends that is waited for.
+    fn poll_in_time(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+        let ends = self.locks[&self.lanes[&id].request.lock].ends;
+        let ends = if ends > now { ends } else { Moment::NEVER };
+        let latest = now.plus(self.poll_interval(id)).min(ends);
         let known = self.lanes.get_mut(&id).and_then(Lane::waiting).and_then(|waiting| waiting.poll_at);
         if known.is_none_or(|at| at > latest) {
             self.set_poll(id, Some(latest), out);
@@ -727,13 +735,6 @@ impl State {
             task: None,
         };
         self.end_waiting(id, now, out);
-        let lane = self.lanes.get_mut(&id).expect("it was there above");
-        if let Some(place) = lane.waiting().and_then(|waiting| waiting.place)
-            && let Some(lock) = self.locks.get_mut(&lane.request.lock)
-        {
-            let known = lock.front.unwrap_or(place);
-            lock.front = Some(QueuePlace { sequence: place.sequence + 1, ahead: 0, ..known });
-        }
         let lane = self.lanes.get_mut(&id).expect("it was there above");
         lane.phase = Phase::Held(held);
         self.let_in(id, out);
@@ -965,7 +966,9 @@ impl State {
         let lease = lane.request.lease;
         let held = lane.held().expect("it is held");
         held.trusted = held.trusted.max(trusted_until(sent, left)).min(held.fixed_end).min(held.max_end);
-        held.renew_at = lease.is_renewed().then(|| sent.plus(lease.length() / 3));
+        // By what is left, not by the lease: an extension may have been shorter, and be all that there is.
+        let confirmed = !lease.is_renewed() && left >= held.fixed_end.since(sent);
+        held.renew_at = (!confirmed).then(|| sent.plus(left.min(lease.length()) / 3));
         held.hold.trust(held.trusted, false);
         if waiting {
             held.contended.get_or_insert(now);
