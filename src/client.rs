@@ -223,6 +223,11 @@ impl Client {
         LockKeys::new(&self.config.namespace, name)
     }
 
+    #[cfg(lockwright_internals)]
+    pub(crate) fn entries(&self) -> usize {
+        self.tether.local().entries()
+    }
+
     /// Everything that the server knows of a lock, of whatever kind: for people, not for decisions. It is old when
     /// it arrives.
     ///

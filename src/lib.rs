@@ -228,6 +228,11 @@ pub mod internals {
     ) -> crate::Client {
         crate::Client::start(back_end.0, back_end.1, config, id, clock, chance)
     }
+
+    /// How many entries the client's books have: none while nobody holds, waits or leaves.
+    pub fn entries(client: &crate::Client) -> usize {
+        client.entries()
+    }
 }
 
 /// The programs in README.md run as documentation tests.

@@ -171,6 +171,11 @@ impl Local {
         self.stop.send_replace(true);
     }
 
+    #[cfg(lockwright_internals)]
+    pub fn entries(&self) -> usize {
+        self.with_state(State::entries)
+    }
+
     pub fn is_closed(&self) -> bool {
         lock(&self.state).closed
     }

@@ -10,5 +10,8 @@ local function trim_queue(call, walked, kept, front)
   if done.err then return end
   local back = {}
   for at = #kept, 1, -1 do back[#back + 1] = kept[at] end
-  if #back > 0 then redis.call('LPUSH', call.queue, unpack(back)) end
+  if #back == 0 then return end
+  redis.call('LPUSH', call.queue, unpack(back))
+  -- Where nothing else was left of it, the list is a new one.
+  redis.pcall('PEXPIRE', call.queue, queue_life(call))
 end

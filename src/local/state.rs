@@ -210,6 +210,13 @@ impl State {
         self.tickets.next()
     }
 
+    /// How much there is of everything that must go when nobody holds, waits or leaves.
+    #[cfg(lockwright_internals)]
+    pub fn entries(&self) -> usize {
+        let lanes = self.lanes.len() + self.locks.len() + self.by_ticket.len() + self.leaving.len();
+        lanes + self.outcomes.len() + self.due.len() + self.polls.len()
+    }
+
     fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -675,10 +682,13 @@ impl State {
         let same_connection = message.epoch == self.epoch || mutant::is(Mutant::SampleKept);
         let Some(sample) = self.sample.filter(|_| same_connection) else { return false };
         let span = |from: u64, to: u64| Duration::from_millis(to.saturating_sub(from));
-        let trusted = trusted_until(sample.sent, span(sample.server_millis, message.end_millis));
-        let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
         let claim = span(message.now_millis, message.end_millis);
-        if trusted <= now && !mutant::is(Mutant::GrantWithoutDeadline) {
+        let trusted = match mutant::is(Mutant::GrantWithoutDeadline) {
+            true => trusted_until(now, claim),
+            false => trusted_until(sample.sent, span(sample.server_millis, message.end_millis)),
+        };
+        let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
+        if trusted <= now {
             return false;
         }
         let renew = now.plus(claim / 3);

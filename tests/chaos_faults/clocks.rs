@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use lockwright::LossReason;
+use lockwright::{LockError, LossReason};
 
 use super::*;
 use crate::suite::{info, take, timed, until_waiting, wait_for};
@@ -71,24 +71,31 @@ impl Shim {
     }
 }
 
-// `lua/reentrant/acquire`: what is held by others stays theirs, whatever its TTL. `client.rs`, `force_release`.
+// `lua/lib`: each hold carries the end of its lease, and does not rely on the key's expiry alone; and a key that is
+// none of ours is never touched.
 #[tokio::test]
-async fn d28_a_lock_without_an_end_is_freed_by_force() {
+async fn d28_a_key_without_an_expiry_blocks_nobody_beyond_the_lease() {
     let scene = Scene::new();
     let mut holder = scene.worker().await;
     let (token, _) = holder.take("a").await;
-    holder.kill();
-    assert_eq!(scene.server.connection().ok(&["PERSIST", "lw:{a}"]).int(), 1);
     let client = scene.client().await;
-    // The end of the lease is the subject here: without an expiry the key outlives it.
-    Clock::boot().sleep(scene.pace.lease() + MARGIN).await;
-    let seen = info(&client, "a").await;
-    assert_eq!(seen.token, Some(token));
-    assert!(client.lock("a").try_lock().await.expect("the server answers").is_none());
-    assert!(client.force_release("a", token).await.expect("the server answers"));
-    let guard = wait_for(&client, "a").await;
-    assert!(guard.token() > token);
-    drop((guard, client));
+    let waiting = tokio::spawn(client.lock("a").lock());
+    until_waiting(&client, "a", 1).await;
+    let (since, left) = (now(), lease_left(&scene.server, "a"));
+    holder.kill();
+    let mut outside = scene.server.connection();
+    assert_eq!(outside.ok(&["PERSIST", "lw:{a}"]).int(), 1);
+    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let took = now().since(since);
+    assert!(guard.token() > token && took <= left + MARGIN, "{took:?} of {left:?}");
+    drop(guard);
+
+    outside.ok(&["HSET", "lw:{b}", "2c4b1dd0-6b4b-4f7e-9b0a-5a3f1b1c9d7e:1", "1"]);
+    let answer = client.lock("b").try_lock().await;
+    assert!(matches!(answer, Err(LockError::ForeignKey { .. })), "{answer:?}");
+    assert_eq!(outside.ok(&["HLEN", "lw:{b}"]).int(), 1);
+    outside.ok(&["DEL", "lw:{b}"]);
+    drop(client);
     check_left(&scene.server).await;
 }
 

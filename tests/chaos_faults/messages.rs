@@ -32,6 +32,8 @@ impl Wait {
     async fn new(slow: bool) -> Self {
         let mut scene = Scene::new();
         scene.pace.lease = 30_000;
+        // Kills in a row make the pauses before new connections longer.
+        scene.pace.unavailable = 15_000;
         let proxy = Proxy::to(scene.server.port());
         let holder = scene.client().await;
         let waiter = scene.pace.apply(Client::builder().url(proxy.url()));

@@ -18,7 +18,10 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
-        let scene = Scene::new();
+        let mut scene = Scene::new();
+        // Polls that are so far between, 700 ms, would by themselves be too late for the end of the lease.
+        scene.pace.claim = 1_400;
+        scene.pace.deadline = 3_000;
         let (mut holder, mut waiter) = (scene.worker().await, scene.worker().await);
         let (token, _) = holder.take("a").await;
         assert_eq!(holder.ask("write a").await, "true");
@@ -99,7 +102,10 @@ async fn a3_a_holder_that_was_stopped_for_less_than_its_lease_goes_on() {
 // `local/errands.rs`, `Sent::base`: a validity counts from the send (mutant `ValidityFromReply`).
 #[tokio::test]
 async fn a4_a_grant_whose_reply_was_read_after_its_end_is_none() {
-    let scene = Scene::new();
+    let mut scene = Scene::new();
+    // So long that the late reply is read, and not given up before.
+    scene.pace.timeout = 10_000;
+    scene.pace.unavailable = 20_000;
     let proxy = Proxy::to(scene.server.port());
     let mut late = Worker::start(&scene.setting(proxy.url())).await;
     // The reply is under way for long enough to stop its reader before it.

@@ -71,7 +71,10 @@ async fn c2_a_lost_reply_is_not_counted_twice() {
 // As C2, and `wire/fred.rs`, `discard`: a new connection begins with an empty decoder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c3_a_reply_that_breaks_off_anywhere_is_a_lost_one() {
-    let road = Road::new().await;
+    let mut road = Road::new().await;
+    // Forty clients connect at once.
+    road.scene.pace.unavailable = 15_000;
+    road.scene.pace.lease = 10_000;
     let turns = (1..=40).map(|bytes| {
         let (scene, beside) = (&road.scene, &road.beside);
         async move {

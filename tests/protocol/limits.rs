@@ -108,6 +108,21 @@ fn one_unreachable_ticket_at_the_head_does_not_stop_a_long_queue() {
 }
 
 #[test]
+fn a_queue_that_is_cut_down_to_those_out_of_reach_still_ends() {
+    let mut rig = Rig::new();
+    let (silent, listening) = (rig.silent_client(), rig.client());
+    let (head, holder, waiter) = (silent.attempt(), listening.attempt(), listening.attempt());
+    rig.granted(&holder);
+    rig.queued(&head);
+    rig.add_dead(70);
+    rig.queued(&waiter);
+    rig.leave(&holder);
+    assert_eq!(rig.list(), [head.ticket.to_string()]);
+    let queue = rig.keys.queue();
+    assert!(rig.ttl(&queue) > 0);
+}
+
+#[test]
 fn unreachable_tickets_up_to_the_limit_are_not_asked_again_in_a_loop() {
     let mut rig = Rig::new();
     let (a, silent, living) = (rig.client(), rig.silent_client(), rig.client());

@@ -120,10 +120,18 @@ pub trait Deployment {
     async fn check_left(&self);
 }
 
+/// After this long a case never ends, on the busiest machine.
+const HANGS: Duration = Duration::from_secs(180);
+
 /// Runs one case, on a back end that can.
 pub async fn run<D: Deployment>(on: D, needs: Capability, case: impl AsyncFnOnce(&D)) {
     if D::CAPABILITIES.contains(&needs) {
-        Box::pin(case(&on)).await;
+        let clock = Clock::boot();
+        tokio::select! {
+            biased;
+            () = Box::pin(case(&on)) => {}
+            () = clock.sleep(HANGS) => panic!("the case hangs"),
+        }
         on.check_left().await;
     }
 }

@@ -49,7 +49,8 @@ pub async fn a_limited_wait_ends_in_time<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take(&one, "a").await;
     let lock = other.lock("a");
-    let limit = Duration::from_millis(300);
+    // Long enough for a busy machine to answer in, or the outcome would be that nothing is known.
+    let limit = Duration::from_secs(1);
     let (took, outcome) = timed("the end of the wait", lock.try_lock_for(limit)).await;
     assert!(matches!(outcome, Ok(None)), "{outcome:?}");
     assert!(took >= limit && took < limit + Duration::from_secs(2), "{took:?}");
@@ -247,7 +248,7 @@ pub async fn a_section_is_not_begun_without_the_lock<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take(&one, "a").await;
     let lock = other.lock("a");
-    let limit = Duration::from_millis(50);
+    let limit = Duration::from_millis(500);
     assert_eq!(lock.run_for(limit, async |_| panic!("it was begun")).await, Ok(None::<()>));
     let why = lock.run_or_else(async |_| panic!("it was begun"), async |why| why).await;
     assert_eq!(why, Ok(NotObtained::Held));
@@ -267,13 +268,14 @@ pub async fn force_takes_a_lock_from_its_holder<D: Deployment>(on: &D) {
     let guard = take(&one, "a").await;
     let waiting = tokio::spawn(other.lock("a").lock());
     until_waiting(&one, "a", 1).await;
-    let lost = guard.lost();
+    // On a task of its own, so that nothing but its own waker has it polled.
+    let lost = tokio::spawn(guard.lost());
     // A token of another grant is not this one's.
     assert_eq!(other.force_release("a", guard.token() - 1).await, Ok(false));
     assert!(guard.is_held());
     assert_eq!(other.force_release("a", guard.token()).await, Ok(true));
     let (took, reason) = timed("the news", lost).await;
-    assert!(took < BY_MESSAGE && reason == LossReason::TakenByForce, "{reason:?} after {took:?}");
+    assert!(took < BY_MESSAGE && reason.expect("no panic") == LossReason::TakenByForce, "after {took:?}");
     assert!(!guard.is_held());
     let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
     assert!(next.token() > guard.token());

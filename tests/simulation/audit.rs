@@ -1,0 +1,186 @@
+//! What the server granted and promised, read from its keys and replies: the other side of every hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockwright::internals::backend::Value;
+use lockwright::internals::scripts::{AcquireReply, Call, LeaveReply, Next, RenewReply, Timed};
+use lockwright::internals::ticket::{ClientId, Ticket};
+
+use crate::dice::{Nanos, nanos};
+use crate::mix::config;
+
+/// A grant, as the server made it.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub lock: String,
+    pub ticket: Ticket,
+    /// When the script ran.
+    pub at: Nanos,
+    pub token: u64,
+    pub block: u64,
+    /// The latest end of lease that was ever promised.
+    pub ends: Nanos,
+}
+
+/// One execution, with what the audit must know of it.
+pub struct Run<'a> {
+    pub client: ClientId,
+    pub at: Nanos,
+    /// When its client had stopped waiting for it.
+    pub stale_after: Nanos,
+    pub call: &'a Call,
+    pub reply: &'a Value,
+}
+
+/// `K`, as a script left it.
+#[derive(Debug, Default)]
+pub struct Held {
+    pub owner: String,
+    pub token: u64,
+    pub block: u64,
+    /// Each hold, and its lease's end on the history's clock.
+    pub holds: Vec<(Ticket, Nanos)>,
+}
+
+#[derive(Debug, Default)]
+pub struct Audit {
+    pub grants: Vec<Grant>,
+    /// By lock, ticket and token: the index of the grant. A ticket that misses its claim may be granted again.
+    by_ticket: BTreeMap<(String, Ticket, u64), usize>,
+    /// By lock and ticket: when the server last said that it queues the ticket.
+    queued: BTreeMap<(String, Ticket), Nanos>,
+    /// Tickets that their clients have given back: what the server still makes of them is a ghost.
+    departed: BTreeSet<(String, Ticket)>,
+    /// By lock and client: when the last grant that it was to hear of by a message was made, and when it ended.
+    claims: BTreeMap<(String, ClientId), (Nanos, Nanos)>,
+    /// By lock and client: when its last call ran.
+    called: BTreeMap<(String, ClientId), Nanos>,
+    /// When places were last lost for a reason that is not the scripts'.
+    pub forgotten: Nanos,
+    /// Where the server's clock was set, lateness cannot be told.
+    pub clock_moved: bool,
+}
+
+/// A rule that was broken, and how.
+pub type Finding = (&'static str, String);
+
+impl Audit {
+    /// Checks a reply.
+    pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
+        let lock = run.call.keys.first().cloned().unwrap_or_default();
+        for key in run.call.keys.iter().filter(|key| key.ends_with('}')) {
+            self.called.insert((key.clone(), run.client), run.at);
+        }
+        let finding = match run.call.script.name {
+            "reentrant/acquire" => self.acquired(run, lock),
+            "reentrant/leave" => self.left(run, lock),
+            "common/renew" => RenewReply::decode(run.reply).ok().map(|_| None),
+            _ => Some(None),
+        };
+        finding.unwrap_or_else(|| Some(("replies", format!("{:?}", run.reply))))
+    }
+
+    fn acquired(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
+        let Timed { reply, .. } = AcquireReply::decode(run.reply).ok()?;
+        let ticket = Ticket::parse(&run.call.args[4])?;
+        let late = run.at > run.stale_after && !self.clock_moved;
+        if reply == AcquireReply::Stale {
+            return Some(None);
+        }
+        if late {
+            return Some(Some(("stale requests", format!("{ticket} asked too late: {reply:?}"))));
+        }
+        let key = (lock.clone(), ticket);
+        let AcquireReply::Queued(queued) = reply else {
+            self.queued.remove(&key);
+            return Some(None);
+        };
+        if self.departed.contains(&key) {
+            return Some(None);
+        }
+        let before = self.queued.insert(key, run.at);
+        Some(before.filter(|_| queued.new).and_then(|since| self.place_lost(&lock, &ticket, since, run.at)))
+    }
+
+    /// A ticket that was queued is new to the server: that needs a reason.
+    fn place_lost(&self, lock: &str, ticket: &Ticket, since: Nanos, now: Nanos) -> Option<Finding> {
+        let claimed = self.claims.get(&(lock.to_owned(), ticket.client)).is_some_and(|&(at, _)| at >= since);
+        let silent = now - since > nanos(config().client_deadline);
+        let found = !claimed && !silent && self.forgotten < since;
+        found.then(|| ("places", format!("{ticket} was queued and lost its place without a reason")))
+    }
+
+    /// A client has sent this.
+    pub fn sent(&mut self, call: &Call) {
+        if call.script.name == "reentrant/leave"
+            && let Some(ticket) = Ticket::parse(&call.args[4])
+        {
+            let key = (call.keys[0].clone(), ticket);
+            self.queued.remove(&key);
+            self.departed.insert(key);
+        }
+    }
+
+    fn left(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
+        let Timed { reply, .. } = LeaveReply::decode(run.reply).ok()?;
+        let args = &run.call.args;
+        if let Some(next) = args.get(6)
+            && let LeaveReply::Freed { next: Next::Queued { .. }, .. } = reply
+        {
+            self.queued.insert((lock, Ticket::parse(next)?), run.at);
+        }
+        Some(None)
+    }
+
+    /// Notes what a script has left in `K`.
+    pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
+        let shared = held.holds.len() > 1 && held.owner == "-";
+        let several = || ("one holder", format!("{lock} has several anonymous holds"));
+        let mut finding = shared.then(several);
+        for (ticket, ends) in held.holds {
+            self.queued.remove(&(lock.to_owned(), ticket));
+            let key = (lock.to_owned(), ticket, held.token);
+            if let Some(&index) = self.by_ticket.get(&key) {
+                let grant = &mut self.grants[index];
+                grant.ends = grant.ends.max(ends);
+                continue;
+            }
+            self.by_ticket.insert(key, self.grants.len());
+            if !run.call.args.contains(&ticket.to_string()) {
+                finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
+            }
+            let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
+            self.grants.push(Grant { lock, ticket, at, token, block, ends });
+        }
+        finding
+    }
+
+    /// The lock was handed over to this client. One that has let a claim pass gets nothing until it calls.
+    fn claimed(&mut self, who: (String, ClientId), at: Nanos, ends: Nanos) -> Option<Finding> {
+        let called = self.called.get(&who).copied();
+        let (lock, client) = (who.0.clone(), who.1);
+        let (before, ended) = self.claims.insert(who, (at, ends))?;
+        let called = called.is_some_and(|called| called >= before);
+        let missed = ended <= at && !called && self.forgotten < before;
+        missed.then(|| {
+            ("claims", format!("client {client} was granted {lock} again after a claim that it missed"))
+        })
+    }
+}
+
+impl Audit {
+    /// Whether its client has given this ticket back.
+    pub fn is_departed(&self, lock: &str, ticket: Ticket) -> bool {
+        self.departed.contains(&(lock.to_owned(), ticket))
+    }
+
+    /// A ticket of this client that the server queues.
+    pub fn waits(&self, client: &ClientId) -> Option<(String, Ticket)> {
+        self.queued.keys().find(|(_, ticket)| ticket.client == *client).cloned()
+    }
+
+    /// Whether it is queued still, and was not asked for since.
+    pub fn still_waits(&self, lock: &str, ticket: Ticket, since: Nanos) -> bool {
+        self.queued.get(&(lock.to_owned(), ticket)).is_some_and(|&at| at < since)
+    }
+}

@@ -1,0 +1,211 @@
+//! Rules broken on purpose, one at a time: the harness must find each, or it would not find the mistake either.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use lockwright::internals::mutant::Mutant;
+use lockwright::internals::scripts::Script;
+
+use crate::report::{Outcome, play};
+use crate::world::Recipe;
+
+/// One broken rule.
+#[derive(Debug)]
+pub struct Mutation {
+    pub number: u32,
+    pub rule: &'static str,
+    pub broken: Broken,
+    /// The kind of history that shows it best.
+    pub mix: &'static str,
+    /// Within how many of them it is found.
+    pub within: u64,
+}
+
+#[derive(Debug)]
+pub enum Broken {
+    InClient(Mutant),
+    InScripts(Rewrite),
+}
+
+/// Changed scripts.
+#[derive(Debug)]
+pub struct Rewrite {
+    /// Each piece, and what stands there instead.
+    pieces: &'static [(&'static str, &'static str)],
+    made: OnceLock<BTreeMap<&'static str, &'static Script>>,
+}
+
+impl Rewrite {
+    pub const fn new(pieces: &'static [(&'static str, &'static str)]) -> Self {
+        Self { pieces, made: OnceLock::new() }
+    }
+
+    /// The script that runs in the place of this one.
+    pub fn of(&self, script: &'static Script) -> &'static Script {
+        self.made.get_or_init(|| self.make()).get(script.name).copied().unwrap_or(script)
+    }
+
+    fn make(&self) -> BTreeMap<&'static str, &'static Script> {
+        let all = lockwright::internals::scripts::ALL;
+        for (piece, _) in self.pieces {
+            // So that no mutant dies of old age.
+            assert!(all.iter().any(|script| script.text.contains(piece)), "no script has {piece:?} any more");
+        }
+        let change = |text: String, &(piece, instead): &(&str, &str)| text.replace(piece, instead);
+        all.iter()
+            .map(|script| {
+                let text = self.pieces.iter().fold(script.text.to_owned(), change).leak();
+                let Script { name, version, parts, .. } = **script;
+                (name, &*Box::leak(Box::new(Script { name, version, text, parts })))
+            })
+            .collect()
+    }
+}
+
+/// The queue's limits, so small that a history meets them: how much of it one call looks at, when dead entries are
+/// cut out of it, and when it is written anew.
+pub static SHORT_QUEUE: Rewrite = Rewrite::new(&[
+    ("walked < 256", "walked < 6"),
+    ("walked == 256", "walked == 6"),
+    ("math.min(64, 256 - walked)", "math.min(3, 6 - walked)"),
+    ("walked - front - #kept < 64", "walked - front - #kept < 2"),
+    ("dead <= 1000", "dead <= 6"),
+]);
+
+impl Mutation {
+    pub fn rewrite(&self) -> Option<&Rewrite> {
+        match &self.broken {
+            Broken::InClient(_) => None,
+            Broken::InScripts(rewrite) => Some(rewrite),
+        }
+    }
+
+    pub fn in_client(&self) -> Option<Mutant> {
+        match self.broken {
+            Broken::InClient(mutant) => Some(mutant),
+            Broken::InScripts(_) => None,
+        }
+    }
+
+    /// The first history of `first..` that shows it, and how many it took.
+    pub fn find(&'static self, first: u64) -> Option<(u64, Outcome)> {
+        (first..first + self.within).zip(1..).find_map(|(seed, tries)| {
+            let outcome = play(Recipe { seed, mix: Some(self.mix), traced: false, mutant: Some(self) });
+            (outcome.failures().count() > 0).then_some((tries, outcome))
+        })
+    }
+}
+
+/// Numbered as in the list of faults that this harness answers to.
+pub static ALL: [Mutation; 13] = [
+    Mutation {
+        number: 1,
+        rule: "a ticket is used for one attempt",
+        broken: Broken::InClient(Mutant::TicketUsedTwice),
+        mix: "late",
+        within: 400,
+    },
+    Mutation {
+        number: 2,
+        rule: "a leaving is bound to its ticket, not to who sent it",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "  greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
+            "  for _, held in ipairs(lock.tickets) do\n    \
+             if client_of(held) == client_of(ticket) then ticket = held end\n  end\n  \
+             greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
+        )])),
+        mix: "late",
+        within: 400,
+    },
+    Mutation {
+        number: 3,
+        rule: "a renewal never revives a hold that has ended",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "  if not lease_end or tonumber(lease_end) <= now then return -1, waits end\n",
+            "  if not lease_end then\n    lease_end, tail = '0', ' -'\n    \
+             if not held[1] then\n      redis.call('HSET', keys.lock, 'kind', 'reentrant', 'mode', 'exclusive', \
+             'owner', '-', 'token', '1', 'block', '1')\n    end\n  end\n",
+        )])),
+        mix: "late",
+        within: 400,
+    },
+    Mutation {
+        number: 4,
+        rule: "a request that was stuck changes nothing",
+        broken: Broken::InClient(Mutant::NoDeadline),
+        mix: "late",
+        within: 400,
+    },
+    Mutation {
+        number: 5,
+        rule: "a grant by message is good until its deadline",
+        broken: Broken::InClient(Mutant::GrantWithoutDeadline),
+        mix: "all",
+        within: 2_000,
+    },
+    Mutation {
+        number: 6,
+        rule: "a ticket that the client does not know is given back",
+        broken: Broken::InClient(Mutant::UnknownTicketKept),
+        mix: "ghosts",
+        within: 2_000,
+    },
+    Mutation {
+        number: 7,
+        rule: "a missed claim cuts the client's deadline",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "    client.deadline = math.min(client.deadline, grant.ends)\n",
+            "",
+        )])),
+        mix: "processes",
+        within: 2_000,
+    },
+    Mutation {
+        number: 8,
+        rule: "a ticket that cannot be reached keeps its place",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "  client.unreachable, entry.kept = true, true\n  return 'kept'\n",
+            "  client.unreachable = true\n  drop_ticket(waiting, ticket)\n  return 'dead'\n",
+        )])),
+        mix: "outages",
+        within: 400,
+    },
+    Mutation {
+        number: 9,
+        rule: "validity counts from the sending of a request",
+        broken: Broken::InClient(Mutant::ValidityFromReply),
+        mix: "late",
+        within: 2_000,
+    },
+    Mutation {
+        number: 10,
+        rule: "a token is never behind the clock",
+        broken: Broken::InScripts(Rewrite::new(&[
+            ("math.max(call.stored + 1, call.micros)", "call.stored + 1"),
+            ("math.ceil((first - call.micros) / 1000)", "0"),
+        ])),
+        mix: "loss",
+        within: 400,
+    },
+    Mutation {
+        number: 11,
+        rule: "a hold is in the watchdog's books from its grant on",
+        broken: Broken::InClient(Mutant::ArmedLate),
+        mix: "none",
+        within: 400,
+    },
+    Mutation {
+        number: 12,
+        rule: "everybody polls after a gap in the messages",
+        broken: Broken::InClient(Mutant::NoPollAfterGap),
+        mix: "outages",
+        within: 400,
+    },
+    Mutation {
+        number: 13,
+        rule: "a clock sample ends with its connection",
+        broken: Broken::InClient(Mutant::SampleKept),
+        mix: "failovers",
+        within: 4_000,
+    },
+];

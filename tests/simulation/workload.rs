@@ -1,0 +1,331 @@
+//! What the tasks of a simulated client do: they take and give back locks in every way that the library has.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lockwright::internals::clock::Clock;
+use lockwright::{Client, Guard, LockError, Owner, ReentrantLock, RunError};
+
+use crate::dice::Dice;
+use crate::history::{Kept, Scribe};
+use crate::mix::{Mix, Terms};
+
+/// One thing that a task does with a lock.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Lock,
+    Try,
+    TryFor,
+    /// A loop of short attempts, which fills the queue with dead entries.
+    Tries,
+    Run,
+    RunFor,
+    RunOrElse,
+    /// Again and again by the same owner.
+    Reenter,
+}
+
+/// What the tasks of all clients share.
+pub struct Setting {
+    pub mix: &'static Mix,
+    pub locks: Vec<String>,
+    /// Owners that every client has, as if they were sent along with a request.
+    pub owners: Vec<Owner>,
+    /// How long a section lasts at most, in milliseconds.
+    pub section: u64,
+}
+
+pub struct Worker {
+    pub client: Client,
+    pub clock: Clock,
+    pub dice: Dice,
+    pub scribe: Scribe,
+    pub setting: Arc<Setting>,
+}
+
+/// A handle, and how its attempts are recorded.
+struct Target {
+    lock: usize,
+    handle: ReentrantLock,
+    kept: Kept,
+}
+
+impl Worker {
+    pub async fn work(self) {
+        // The first moments belong to connecting.
+        self.pause(60).await;
+        while !self.scribe.is_enough() {
+            let step = self.dice.weighted(self.setting.mix.steps);
+            self.step(step).await;
+            self.pause(120).await;
+        }
+        self.scribe.finished();
+    }
+
+    async fn pause(&self, most: u64) {
+        if !self.dice.percent(30.0) {
+            self.clock.sleep(self.dice.millis(0, most)).await;
+        }
+    }
+
+    async fn step(&self, step: Step) {
+        let target = self.target(matches!(step, Step::Reenter));
+        match step {
+            Step::Lock => self.take(&target, None).await,
+            Step::Try => self.take(&target, Some(Duration::ZERO)).await,
+            Step::TryFor => self.take(&target, Some(self.dice.millis(1, 2_500))).await,
+            Step::Tries => self.tries(&target).await,
+            Step::Run => self.run(&target).await,
+            Step::RunFor => self.run_for(&target).await,
+            Step::RunOrElse => self.run_or_else(&target).await,
+            Step::Reenter => self.reenter(&target).await,
+        }
+    }
+
+    fn target(&self, owned: bool) -> Target {
+        let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
+        let terms = *self.dice.pick(self.setting.mix.leases);
+        let mut handle = self.client.lock(&self.setting.locks[lock]).with_lease(terms.lease());
+        if let Terms::MaxHold(limit) = terms {
+            handle = handle.with_max_hold(Duration::from_millis(limit));
+        }
+        let mut owner = None;
+        if owned || self.dice.percent(self.setting.mix.owned) {
+            let (number, chosen) = self.owner();
+            handle = handle.with_owner(&chosen);
+            owner = Some(number);
+        }
+        // Who re-enters gets the terms of the first acquisition.
+        let alike = owner.is_none() || self.setting.mix.leases.iter().all(|terms| terms.is_endless());
+        let endless = alike && terms.is_endless();
+        let capped = matches!(terms, Terms::MaxHold(_));
+        Target { lock, handle, kept: Kept { owner, endless, capped } }
+    }
+
+    /// One that others have too, or a new one.
+    fn owner(&self) -> (u64, Owner) {
+        if self.dice.percent(60.0) {
+            let at = self.dice.below(self.setting.owners.len() as u64);
+            return (at, self.setting.owners[at as usize].clone());
+        }
+        (self.dice.next() | 1 << 63, Owner::new())
+    }
+
+    // ---- ways in ----------------------------------------------------------------------------------------------
+
+    /// An attempt with a limit, or without end, and a section.
+    async fn take(&self, target: &Target, limit: Option<Duration>) {
+        if let Some((guard, hold)) = self.obtain(target, limit).await {
+            self.section(&guard, hold).await;
+            self.give_back(guard, hold).await;
+        }
+    }
+
+    async fn obtain(&self, target: &Target, limit: Option<Duration>) -> Option<(Guard, usize)> {
+        self.scribe.operation(|| format!("asks for lock {}, {limit:?}", target.lock));
+        let wait = self.scribe.asked(target.lock, limit);
+        let attempt = async {
+            match limit {
+                None => target.handle.lock().await.map(Some),
+                Some(Duration::ZERO) => target.handle.try_lock().await,
+                Some(limit) => target.handle.try_lock_for(limit).await,
+            }
+        };
+        match self.maybe_cut(attempt).await {
+            Some(Ok(Some(guard))) => {
+                let hold = self.granted(target, wait, &guard);
+                Some((guard, hold))
+            }
+            Some(Ok(None)) => self.without(wait, || "was refused".into()),
+            Some(Err(error)) => self.failed(wait, &error, limit.is_some_and(|limit| !limit.is_zero())),
+            None => self.without(wait, || "dropped its attempt".into()),
+        }
+    }
+
+    fn granted(&self, target: &Target, wait: usize, guard: &Guard) -> usize {
+        self.scribe.granted(wait, target.kept, guard.token(), guard.remaining())
+    }
+
+    fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
+        self.scribe.ended(wait, line);
+        None
+    }
+
+    fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
+        self.scribe.failed(error, limited);
+        self.without(wait, || format!("failed: {error}"))
+    }
+
+    async fn tries(&self, target: &Target) {
+        for _ in 0..self.dice.within(5, 40) {
+            self.take(target, Some(self.dice.millis(1, 30))).await;
+            if self.scribe.is_enough() {
+                return;
+            }
+        }
+    }
+
+    async fn run(&self, target: &Target) {
+        self.scribe.operation(|| format!("runs under lock {}", target.lock));
+        let wait = self.scribe.asked(target.lock, None);
+        let run = target.handle.run(async |guard: &Guard| self.inside(target, wait, guard).await);
+        let ended = self.maybe_cut(run).await;
+        self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
+    }
+
+    async fn run_for(&self, target: &Target) {
+        let limit = self.dice.millis(1, 2_000);
+        self.scribe.operation(|| format!("runs under lock {}, {limit:?}", target.lock));
+        let wait = self.scribe.asked(target.lock, Some(limit));
+        let run = target.handle.run_for(limit, async |guard: &Guard| self.inside(target, wait, guard).await);
+        let ended = self.maybe_cut(run).await;
+        self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
+    }
+
+    async fn run_or_else(&self, target: &Target) {
+        self.scribe.operation(|| format!("runs under lock {}, or else", target.lock));
+        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO));
+        let inside = async |guard: &Guard| {
+            self.inside(target, wait, guard).await;
+            true
+        };
+        let run = target.handle.run_or_else(inside, async |_| false);
+        let ended = self.maybe_cut(run).await;
+        self.after_run(wait, false, ended);
+    }
+
+    /// A section of a `run`, which the library may drop at any await.
+    async fn inside(&self, target: &Target, wait: usize, guard: &Guard) {
+        let hold = self.granted(target, wait, guard);
+        let mut left = Left { scribe: &self.scribe, hold, how: "is thrown out of" };
+        self.section(guard, hold).await;
+        left.how = "comes to the end of";
+    }
+
+    fn after_run(&self, wait: usize, limited: bool, ended: Option<Result<bool, RunError>>) {
+        match ended {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => self.scribe.ended(wait, || "was refused".into()),
+            Some(Err(RunError::Lock(error))) => {
+                self.failed::<()>(wait, &error, limited);
+            }
+            Some(Err(RunError::Lost(reason))) => self.scribe.lost_in_run(wait, reason),
+            Some(Err(error)) => self.scribe.ended(wait, || format!("{error}")),
+            None => self.scribe.ended(wait, || "dropped its run".into()),
+        }
+    }
+
+    async fn reenter(&self, target: &Target) {
+        let Some((outer, hold)) = self.obtain(target, None).await else { return };
+        self.section(&outer, hold).await;
+        for _ in 0..self.dice.within(1, 2) {
+            let Some((inner, hold)) = self.obtain(target, None).await else { break };
+            self.section(&inner, hold).await;
+            self.give_back(inner, hold).await;
+        }
+        self.section(&outer, hold).await;
+        self.give_back(outer, hold).await;
+    }
+
+    // ---- inside -----------------------------------------------------------------------------------------------
+
+    async fn section(&self, guard: &Guard, hold: usize) {
+        for _ in 0..self.dice.below(3) {
+            self.write(guard, hold);
+            let longest = if self.dice.percent(4.0) { 12 } else { 1 } * self.setting.section;
+            let pause = self.dice.millis(0, longest);
+            if self.dice.percent(50.0) {
+                tokio::select! {
+                    biased;
+                    reason = guard.lost() => return self.scribe.lost(hold, reason),
+                    () = self.clock.sleep(pause) => {}
+                }
+            } else {
+                self.clock.sleep(pause).await;
+            }
+            if self.dice.percent(8.0) {
+                self.extend(guard).await;
+            }
+        }
+        self.write(guard, hold);
+    }
+
+    /// Looks at the guard, and writes whether or not it is held still: the resource must know better.
+    fn write(&self, guard: &Guard, hold: usize) {
+        let left = guard.remaining();
+        self.scribe.seen(hold, left);
+        self.scribe.write(hold, guard.is_held());
+    }
+
+    async fn extend(&self, guard: &Guard) {
+        let length = self.dice.millis(200, 4_000);
+        self.scribe.operation(|| format!("extends token {} by {length:?}", guard.token()));
+        let _ = self.maybe_cut(guard.extend(length)).await;
+    }
+
+    // ---- ways out ---------------------------------------------------------------------------------------------
+
+    async fn give_back(&self, guard: Guard, hold: usize) {
+        self.scribe.seen(hold, guard.remaining());
+        if self.dice.percent(35.0) {
+            self.scribe.released(hold, "drops");
+            return drop(guard);
+        }
+        self.scribe.released(hold, "unlocks");
+        let _ = self.maybe_cut(guard.unlock()).await;
+    }
+
+    /// Runs the future to its end, or, as often as the mix says, only up to a random poll or moment.
+    async fn maybe_cut<F: Future>(&self, future: F) -> Option<F::Output> {
+        if !self.dice.percent(self.setting.mix.cancelled) {
+            return Some(future.await);
+        }
+        if self.dice.percent(50.0) {
+            return Cut { future: Some(Box::pin(future)), polls: self.dice.within(1, 3) }.await;
+        }
+        tokio::select! {
+            biased;
+            () = self.clock.sleep(self.dice.millis(0, 600)) => None,
+            output = future => Some(output),
+        }
+    }
+}
+
+/// Drops a future when it has been polled a number of times.
+struct Cut<F> {
+    future: Option<Pin<Box<F>>>,
+    polls: u64,
+}
+
+impl<F: Future> Future for Cut<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.future else { return Poll::Ready(None) };
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        self.polls -= 1;
+        if self.polls == 0 {
+            self.future = None;
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+}
+
+/// Records that a section was left, at its end or because its future was dropped.
+struct Left<'a> {
+    scribe: &'a Scribe,
+    hold: usize,
+    how: &'static str,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.scribe.released(self.hold, self.how);
+    }
+}
