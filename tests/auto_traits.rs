@@ -59,6 +59,11 @@ fn public_types_keep_their_auto_traits() {
         ClientBuilder => "SYUC",
         Engine => "SYUC",
         ReentrantLock => "SYUC",
+        FairLock => "SYUC",
+        Position => "SYUC",
+        // They carry a guard, or what becomes one.
+        Place => "SYU",
+        Step => "SYU",
         FencedKey => "SYUC",
         FencedValue => "SYUC",
         // A guard is one hold: whoever could clone it could release twice.
