@@ -13,7 +13,6 @@ use crate::mix::config;
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub lock: String,
-    pub ticket: Ticket,
     /// When the script ran.
     pub at: Nanos,
     pub token: u64,
@@ -150,7 +149,7 @@ impl Audit {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
-            self.grants.push(Grant { lock, ticket, at, token, block, ends });
+            self.grants.push(Grant { lock, at, token, block, ends });
         }
         finding
     }
@@ -169,6 +168,12 @@ impl Audit {
 }
 
 impl Audit {
+    /// Whether this grant was made before `time`.
+    pub fn granted_before(&self, lock: &str, ticket: Ticket, token: u64, time: Nanos) -> bool {
+        let grant = self.by_ticket.get(&(lock.to_owned(), ticket, token));
+        grant.is_some_and(|&grant| self.grants[grant].at <= time)
+    }
+
     /// Whether its client has given this ticket back.
     pub fn is_departed(&self, lock: &str, ticket: Ticket) -> bool {
         self.departed.contains(&(lock.to_owned(), ticket))

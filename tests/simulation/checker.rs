@@ -275,8 +275,8 @@ impl Judge<'_> {
 
     fn was_stopped(&self, client: usize, from: Nanos, until: Nanos) -> bool {
         self.history.incidents.iter().any(|incident| {
-            let stopped =
-                matches!(incident.fault, Fault::Stop | Fault::Die) && incident.client == Some(client);
+            let stopped = matches!(incident.fault, Fault::Stop | Fault::Die | Fault::Quit)
+                && incident.client == Some(client);
             stopped && incident.began <= until && incident.ended >= from
         })
     }

@@ -9,7 +9,7 @@ use lockwright::Client;
 use lockwright::internals;
 use lockwright::internals::backend::{Event, EventSender, events};
 use lockwright::internals::chance::Chance;
-use lockwright::internals::clock::{Clock, Deadlines, Moment};
+use lockwright::internals::clock::{Clock, Deadlines};
 use lockwright::internals::config::Config;
 use lockwright::internals::ticket::ClientId;
 use tokio::runtime::{Builder, Runtime};
@@ -94,10 +94,6 @@ impl Process {
             reached: 0,
             driven: 0,
         }
-    }
-
-    pub fn now(&self) -> Moment {
-        Moment::from_nanos(self.reached)
     }
 
     /// Runs everything that is ready, with the process's clock at `time`.

@@ -33,7 +33,7 @@ impl World {
     pub fn expect_poll(&mut self, client: usize) {
         if let Some((lock, ticket)) = self.audit.waits(&self.processes[client].id) {
             let (since, what) = (self.now, Owed::Poll);
-            self.after(SOON, Event::Owed(Debt { client, lock, ticket, since, what }));
+            self.after(SOON + 4 * self.hop(), Event::Owed(Debt { client, lock, ticket, since, what }));
         }
     }
 
@@ -45,7 +45,7 @@ impl World {
         let (lock, ticket) = (message.keys.lock().to_owned(), message.ticket);
         if self.audit.is_departed(&lock, ticket) {
             let (since, what) = (self.now, Owed::Leaving);
-            self.after(SOON, Event::Owed(Debt { client, lock, ticket, since, what }));
+            self.after(SOON + 4 * self.hop(), Event::Owed(Debt { client, lock, ticket, since, what }));
         }
     }
 
@@ -64,7 +64,12 @@ impl World {
             Owed::Poll => {
                 waits && self.links[client].last_asked < since && self.audit.still_waits(lock, ticket, since)
             }
-            Owed::Leaving => self.server.held(lock).holds.iter().any(|&(holder, _)| holder == ticket),
+            Owed::Leaving => {
+                let held = self.server.held(lock);
+                // A request that was late may have brought it back since then.
+                let old = self.audit.granted_before(lock, ticket, held.token, since);
+                old && held.holds.iter().any(|&(holder, _)| holder == ticket)
+            }
         };
         if unpaid {
             let rule = match what {

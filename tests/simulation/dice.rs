@@ -33,7 +33,7 @@ impl Dice {
 
     /// From zero up to, but not including, `limit`.
     pub fn below(&self, limit: u64) -> u64 {
-        (u128::from(self.0.next_u64()) * u128::from(limit) >> 64) as u64
+        ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
     /// From `least` to `most`, both included.

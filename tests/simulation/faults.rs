@@ -8,6 +8,10 @@ pub enum Fault {
     Stop,
     /// A process is gone for good.
     Die,
+    /// A client is closed while its tasks hold and wait.
+    Quit,
+    /// The server stands still, and then does all that has come meanwhile.
+    Stall,
     /// The server closes a subscription; the client notices later.
     Close,
     /// A subscription is dead, and counts as a receiver all the same.
@@ -43,6 +47,8 @@ pub enum Fault {
 pub const FAULTS: &[Fault] = &[
     Fault::Stop,
     Fault::Die,
+    Fault::Quit,
+    Fault::Stall,
     Fault::Close,
     Fault::HalfOpen,
     Fault::Down,
@@ -68,6 +74,8 @@ impl Fault {
         match self {
             Self::Stop => "stopped",
             Self::Die => "died",
+            Self::Quit => "client_closed",
+            Self::Stall => "server_stalled",
             Self::Close => "subscription_closed",
             Self::HalfOpen => "subscription_half_open",
             Self::Down => "connection_lost",

@@ -90,8 +90,9 @@ pub struct History {
     pub contended: u64,
     /// Attempts that ended since no server answered.
     pub unavailable: Vec<(Nanos, usize)>,
-    /// Clients that died.
+    /// Clients that died, and clients that were closed.
     pub gone: BTreeSet<usize>,
+    pub closed: BTreeSet<usize>,
     /// By client: how many of its tasks still work.
     pub working: BTreeMap<usize, u32>,
     /// By lock: guards that are neither released nor lost, and the largest token that was written.
@@ -163,6 +164,17 @@ impl History {
         self.waits.iter().any(open) && !self.holds.iter().any(held)
     }
 
+    /// The client is closed: its holds are lost at this moment.
+    pub fn closes(&mut self, client: usize) {
+        self.closed.insert(client);
+        let now = self.now;
+        let mine = |hold: &&mut Hold| hold.client == client && hold.released.is_none() && hold.lost.is_none();
+        for hold in self.holds.iter_mut().filter(mine) {
+            hold.lost = Some((now, LossReason::Closed));
+            *self.open.entry(hold.lock).or_default() -= 1;
+        }
+    }
+
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }
@@ -189,8 +201,9 @@ impl Scribe {
         });
     }
 
-    pub fn is_enough(&self) -> bool {
-        self.book.with(|history| history.is_enough())
+    /// Whether its tasks have nothing more to do.
+    pub fn is_done(&self) -> bool {
+        self.book.with(|history| history.is_enough() || history.closed.contains(&self.client))
     }
 
     /// An attempt begins; `limit` is how long it may wait for others.
@@ -290,7 +303,7 @@ impl Scribe {
         self.book.with(|history| match error {
             LockError::Unavailable { .. } if limited => {}
             LockError::Unavailable { .. } => history.unavailable.push((history.now, self.client)),
-            LockError::Closed => {}
+            LockError::Closed if history.closed.contains(&self.client) => {}
             error => history.violation("errors", format!("client {}: {error}", self.client)),
         });
     }

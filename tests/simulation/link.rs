@@ -63,8 +63,9 @@ impl World {
             self.incident(Fault::Slow, Some(client), self.now + span);
             return span;
         }
-        // A hop within one data centre, as often as not.
-        self.net.within(MILLI / 10, if self.net.percent(50.0) { MILLI } else { 5 * MILLI })
+        // A hop within one data centre, or far across the world.
+        let usual = self.net.within(MILLI / 10, if self.net.percent(50.0) { MILLI } else { 5 * MILLI });
+        usual * self.distance
     }
 
     fn in_order(&self, last: Nanos, arrival: Nanos) -> Nanos {
@@ -107,6 +108,9 @@ impl World {
     pub fn execute(&mut self, mut travelling: Travelling) {
         if travelling.incarnation != self.server.incarnation {
             return;
+        }
+        if self.now < self.server.stands_until {
+            return self.at(self.server.stands_until, Event::Request(travelling));
         }
         let client = travelling.client;
         let outcome = self.server.run(&travelling.request.call);

@@ -82,8 +82,15 @@ fn longer(gaps: &[Gap], one: usize, other: usize) -> usize {
     if gaps[one].length() >= gaps[other].length() { one } else { other }
 }
 
+/// What the bounds depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Far {
+    pub lease: Nanos,
+    pub hop: Nanos,
+}
+
 /// The waits of one lock that were held up for too long.
-pub fn held_up(history: &History, lock: usize, end: Nanos, longest_lease: Nanos) -> Vec<Violation> {
+pub fn held_up(history: &History, lock: usize, end: Nanos, far: Far) -> Vec<Violation> {
     let held = history.holds.iter().filter(|hold| hold.lock == lock);
     let gaps = gaps(held.map(|hold| (hold.granted, hold.end().max(hold.granted))).collect(), end);
     let longest = Longest::new(&gaps);
@@ -99,7 +106,7 @@ pub fn held_up(history: &History, lock: usize, end: Nanos, longest_lease: Nanos)
             hold.lock == lock && hold.capped && hold.end() <= gap.to && hold.trusted >= gap.from
         };
         let poll = if history.holds.iter().any(|hold| capped(&hold)) { nanos(config().claim) / 2 } else { 0 };
-        let allowed = allowed(history, gap, longest_lease) + poll;
+        let allowed = allowed(history, gap, far) + poll;
         if gap.length() > allowed {
             let what = format!(
                 "client {} asked for lock {lock} at {} and was held up from {} to {}: {} ms instead of {} ms",
@@ -129,11 +136,11 @@ fn is_healthy(history: &History, wait: &Wait, gap: Gap) -> bool {
 }
 
 fn is_silence(fault: Fault) -> bool {
-    matches!(fault, Fault::Stop | Fault::Die | Fault::Close | Fault::HalfOpen | Fault::Down)
+    matches!(fault, Fault::Quit | Fault::Stop | Fault::Die | Fault::Close | Fault::HalfOpen | Fault::Down)
 }
 
 /// How long the faults around a gap may have made it: each adds what the table says.
-fn allowed(history: &History, gap: Gap, lease: Nanos) -> Nanos {
+fn allowed(history: &History, gap: Gap, Far { lease, hop }: Far) -> Nanos {
     let claim = nanos(config().claim);
     let reach = lease + claim;
     let near = history
@@ -141,7 +148,8 @@ fn allowed(history: &History, gap: Gap, lease: Nanos) -> Nanos {
         .iter()
         .filter(|incident| incident.began <= gap.to && incident.ended.saturating_add(reach) >= gap.from);
     let mut silent = Vec::new();
-    let mut allowed = MARGIN;
+    // A hand-over is a request and a message, and where the message is of no use, two requests more.
+    let mut allowed = MARGIN + 8 * (hop - 5 * MILLI);
     for incident in near {
         allowed += cost(incident, lease, &mut silent);
     }
@@ -166,7 +174,8 @@ fn cost(incident: &Incident, lease: Nanos, silent: &mut Vec<usize>) -> Nanos {
         Fault::Slow => 2 * (incident.ended - incident.began),
         Fault::Lag => claim + poll,
         Fault::FlushScripts => 50 * MILLI,
-        Fault::DropToken | Fault::Force => MARGIN,
+        Fault::DropToken | Fault::Force | Fault::Quit => MARGIN,
+        Fault::Stall => lease + poll + (incident.ended - incident.began),
         Fault::DropLock | Fault::DropQueue | Fault::DropWaiting | Fault::FlushAll => poll + timeout,
         Fault::Failover => lease + poll + 4 * SECOND,
         Fault::StepClock => lease + 12 * SECOND,

@@ -86,6 +86,7 @@ const ROUGH: Weather =
 const USUAL: &[Terms] = &[Terms::Usual, Terms::Usual, Terms::Renewed(1_500)];
 const MIXED: &[Terms] = &[
     Terms::Usual,
+    Terms::Renewed(400),
     Terms::Renewed(1_500),
     Terms::Renewed(6_000),
     Terms::Fixed(1_500),
@@ -98,10 +99,19 @@ const STEPS: &[(Step, u64)] =
     &[(Lock, 50), (Try, 12), (TryFor, 14), (Run, 8), (RunFor, 6), (RunOrElse, 4), (Reenter, 6)];
 const TRIES: &[(Step, u64)] = &[(Lock, 20), (Tries, 50), (TryFor, 30)];
 
-const PROCESSES: &[(Fault, u64)] = &[(Stop, 6), (Die, 2)];
+const PROCESSES: &[(Fault, u64)] = &[(Stop, 6), (Die, 2), (Quit, 1), (Stall, 1)];
 const OUTAGES: &[(Fault, u64)] = &[(Close, 5), (HalfOpen, 5), (Down, 5), (Lag, 4)];
-const ALL: &[(Fault, u64)] =
-    &[(Stop, 6), (Die, 2), (Close, 4), (HalfOpen, 4), (Down, 4), (Lag, 2), (FlushScripts, 3)];
+const ALL: &[(Fault, u64)] = &[
+    (Stop, 6),
+    (Die, 2),
+    (Quit, 1),
+    (Stall, 2),
+    (Close, 4),
+    (HalfOpen, 4),
+    (Down, 4),
+    (Lag, 2),
+    (FlushScripts, 3),
+];
 const LOSSES: &[(Fault, u64)] = &[
     (Stop, 4),
     (Die, 1),

@@ -7,7 +7,7 @@ use crate::checker::Judge;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::{FAULTS, Fault, Incident};
 use crate::history::Violation;
-use crate::liveness;
+use crate::liveness::{self, Far};
 use lockwright::internals::mutant;
 
 use crate::mix::{Terms, config};
@@ -105,13 +105,13 @@ impl World {
     }
 
     fn outcome(&mut self, seed: u64) -> Outcome {
-        let (end, lease) = (self.now, self.longest_lease());
+        let (end, far) = (self.now, Far { lease: self.longest_lease(), hop: self.hop() });
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks.as_slice());
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
             for lock in 0..self.locks.len() {
-                violations.extend(liveness::held_up(history, lock, end, lease));
+                violations.extend(liveness::held_up(history, lock, end, far));
             }
             let mut faults = BTreeMap::new();
             for incident in &history.incidents {

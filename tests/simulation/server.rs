@@ -10,7 +10,7 @@ use lockwright::internals::scripts::{Call, Script};
 use lockwright::internals::ticket::{ClientId, Ticket};
 
 use crate::audit::Held;
-use crate::dice::{MILLI, Nanos};
+use crate::dice::Nanos;
 use crate::mutants::Rewrite;
 
 /// The server's clock when a history begins, in microseconds since 1970.
@@ -31,6 +31,8 @@ pub struct Server {
     pub ahead: i64,
     /// Which server it is: what was sent to an earlier one is lost.
     pub incarnation: u32,
+    /// Until then it does nothing.
+    pub stands_until: Nanos,
     posted: Arc<Mutex<Vec<Posted>>>,
     subscriptions: BTreeMap<(usize, u64), Subscription>,
     rewrite: Option<&'static Rewrite>,
@@ -46,6 +48,7 @@ impl Server {
             micros,
             ahead: 0,
             incarnation: 0,
+            stands_until: 0,
             posted: Arc::default(),
             subscriptions: BTreeMap::new(),
             rewrite,
@@ -155,6 +158,3 @@ fn text(value: &Value) -> &str {
         _ => "",
     }
 }
-
-/// A whole millisecond of the server's clock, which shows nothing finer.
-pub const TICK: Nanos = MILLI;

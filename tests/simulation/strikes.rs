@@ -18,6 +18,8 @@ impl World {
         match fault {
             Fault::Stop => self.stop(),
             Fault::Die => self.die(),
+            Fault::Quit => self.quit(),
+            Fault::Stall => self.stall(),
             Fault::Close | Fault::HalfOpen | Fault::Down => self.cut(fault),
             Fault::Lag => self.lag(),
             Fault::Force => self.force(),
@@ -30,6 +32,7 @@ impl World {
     fn victim(&self) -> Option<usize> {
         let victims: Vec<usize> = (0..self.processes.len())
             .filter(|&client| self.processes[client].life == Life::Running)
+            .filter(|&client| !self.book.with(|history| history.closed.contains(&client)))
             .filter(|&client| {
                 self.links[client].generation.is_some() && self.links[client].incident.is_none()
             })
@@ -70,6 +73,24 @@ impl World {
         if let Some(generation) = self.links[client].generation.take() {
             self.after(linger, Event::Unsubscribe { client, generation });
         }
+    }
+
+    fn quit(&mut self) {
+        let Some(client) = self.victim() else { return };
+        if self.living().count() <= 2 {
+            return;
+        }
+        self.incident(Fault::Quit, Some(client), Nanos::MAX);
+        self.book.with(|history| history.closes(client));
+        self.processes[client].spawn(|client| async move { client.close().await });
+        self.drive(client);
+    }
+
+    fn stall(&mut self) {
+        let span = self.chance.within(50, if self.chance.percent(50.0) { 600 } else { 8_000 }) * MILLI;
+        let until = self.now + span;
+        self.incident(Fault::Stall, None, until);
+        self.server.stands_until = self.server.stands_until.max(until);
     }
 
     /// A connection of a client is lost, without its knowing it yet.
@@ -200,6 +221,7 @@ impl World {
         self.calm = true;
         self.failing = None;
         self.weather = crate::mix::Weather::default();
+        self.server.stands_until = 0;
         for client in 0..self.processes.len() {
             self.resume(client);
         }

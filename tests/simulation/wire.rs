@@ -16,7 +16,6 @@ type Outcome = Result<Value, Failure>;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub id: u64,
-    pub epoch: u64,
     pub call: Call,
     pub timeout: Duration,
 }
@@ -89,7 +88,7 @@ impl Wire {
         let (id, epoch) = (state.last_id, state.epoch);
         let (answer, answered) = oneshot::channel();
         state.waiting.insert(id, answer);
-        state.outbox.push(Request { id, epoch, call, timeout });
+        state.outbox.push(Request { id, call, timeout });
         Some((id, epoch, answered))
     }
 }

@@ -36,6 +36,8 @@ pub struct Setting {
     pub owners: Vec<Owner>,
     /// How long a section lasts at most, in milliseconds.
     pub section: u64,
+    /// The usual way between client and server.
+    pub hop: Duration,
 }
 
 pub struct Worker {
@@ -57,7 +59,7 @@ impl Worker {
     pub async fn work(self) {
         // The first moments belong to connecting.
         self.pause(60).await;
-        while !self.scribe.is_enough() {
+        while !self.scribe.is_done() {
             let step = self.dice.weighted(self.setting.mix.steps);
             self.step(step).await;
             self.pause(120).await;
@@ -87,7 +89,7 @@ impl Worker {
 
     fn target(&self, owned: bool) -> Target {
         let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
-        let terms = *self.dice.pick(self.setting.mix.leases);
+        let terms = self.terms();
         let mut handle = self.client.lock(&self.setting.locks[lock]).with_lease(terms.lease());
         if let Terms::MaxHold(limit) = terms {
             handle = handle.with_max_hold(Duration::from_millis(limit));
@@ -103,6 +105,16 @@ impl Worker {
         let endless = alike && terms.is_endless();
         let capped = matches!(terms, Terms::MaxHold(_));
         Target { lock, handle, kept: Kept { owner, endless, capped } }
+    }
+
+    /// A lease that is worth the way to the server.
+    fn terms(&self) -> Terms {
+        loop {
+            let terms = *self.dice.pick(self.setting.mix.leases);
+            if terms.lease().length() >= self.setting.hop * 20 {
+                return terms;
+            }
+        }
     }
 
     /// One that others have too, or a new one.
@@ -162,7 +174,7 @@ impl Worker {
     async fn tries(&self, target: &Target) {
         for _ in 0..self.dice.within(5, 40) {
             self.take(target, Some(self.dice.millis(1, 30))).await;
-            if self.scribe.is_enough() {
+            if self.scribe.is_done() {
                 return;
             }
         }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright::Owner;
 use lockwright::internals::backend::{Failure, Value};
 use lockwright::internals::chance::{Chance, seed_identities};
 use lockwright::internals::clock::Moment;
-use lockwright::internals::embedded::{Instruments, Snapshot};
+use lockwright::internals::embedded::Snapshot;
 use lockwright::internals::ticket::ClientId;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
@@ -82,6 +83,8 @@ pub struct World {
     pub mix: &'static Mix,
     pub weather: Weather,
     pub fifo: bool,
+    /// How many times as far apart client and server are as usual.
+    pub distance: u64,
     pub now: Nanos,
     pub book: Book,
     pub audit: Audit,
@@ -124,6 +127,7 @@ impl World {
             mix,
             weather: mix.weather,
             fifo: mix.name == "none" || dice.percent(40.0),
+            distance: dice.weighted(&[(1, 80), (8, 12), (25, 8)]),
             now: 0,
             book,
             audit: Audit::default(),
@@ -149,7 +153,13 @@ impl World {
         let owners = (0..dice.within(1, 2)).map(|_| sent_along(&Owner::new())).collect();
         let section = *dice.pick(&[1, 20, 100, 400]);
         self.every = (self.mix.every * (section + 40) / 440).max(40);
-        let setting = Arc::new(Setting { mix: self.mix, locks: self.locks.clone(), owners, section });
+        let setting = Arc::new(Setting {
+            mix: self.mix,
+            locks: self.locks.clone(),
+            owners,
+            section,
+            hop: Duration::from_nanos(self.hop()),
+        });
         let clients = dice.within(3, 8) as usize;
         for client in 0..clients {
             let pace = Pace(dice.within(0, 20_000) as i64 - 10_000);
@@ -179,6 +189,11 @@ impl World {
                 tokio::spawn(worker.work());
             }
         })
+    }
+
+    /// How long the way between client and server is at most, where nothing holds it up.
+    pub fn hop(&self) -> Nanos {
+        5 * MILLI * self.distance
     }
 
     pub fn at(&mut self, time: Nanos, event: Event) {
