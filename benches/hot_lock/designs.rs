@@ -12,7 +12,7 @@ use lockwright::internals::clock::Clock;
 use lockwright::internals::config::{Config, Secret, Tls};
 use lockwright::internals::scripts::{Call, Script};
 use lockwright::internals::ticket::ClientId;
-use lockwright::{Client, FairLock, Guard, ReentrantLock};
+use lockwright::{Client, FairLock, Guard, LockError, ReentrantLock};
 use tokio::sync::Semaphore;
 
 const LEASE_MS: &str = "30000";
@@ -98,10 +98,8 @@ impl Design {
     /// `None` when the run is over.
     pub async fn acquire(&self, left: Duration) -> Option<Held> {
         match self {
-            Self::Reentrant(lock) => {
-                lock.try_lock_for(left).await.expect("the server is there").map(Held::Guard)
-            }
-            Self::Fair(lock) => lock.try_lock_for(left).await.expect("the server is there").map(Held::Guard),
+            Self::Reentrant(lock) => until_the_end(lock.try_lock_for(left).await),
+            Self::Fair(lock) => until_the_end(lock.try_lock_for(left).await),
             Self::Broadcast(shared) => {
                 tokio::time::timeout(left, shared.take_when_woken()).await.ok().map(Held::Value)
             }
@@ -122,6 +120,15 @@ impl Design {
             }
             (Self::Reentrant(_) | Self::Fair(_), Held::Value(_)) => {}
         }
+    }
+}
+
+/// A wait that is cut off by the end of the run before the server has answered is no failure.
+fn until_the_end(attempt: Result<Option<Guard>, LockError>) -> Option<Held> {
+    match attempt {
+        Ok(guard) => guard.map(Held::Guard),
+        Err(LockError::Unavailable { .. }) => None,
+        Err(error) => panic!("{error}"),
     }
 }
 

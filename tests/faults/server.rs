@@ -300,3 +300,27 @@ async fn d40_no_keyspace_notifications_are_needed() {
     assert!(next.expect("it is granted").is_held() && took < Duration::from_millis(300 + 250), "{took:?}");
     drop(guard);
 }
+
+/// Fails without the look at `patience` in `local/errands.rs`, `take_leave`: the waiter's ticket travels with the
+/// release, which is repeated for as long as a lease.
+#[tokio::test]
+async fn d6_whoever_waits_behind_a_release_to_a_silent_server_is_told() {
+    let server = Server::start();
+    let builder = || Client::builder().url(server.url()).command_timeout(Duration::from_millis(200));
+    let client = builder().unavailable_after(Duration::from_secs(1)).connect().await.expect("it is there");
+    let other = builder().connect().await.expect("it is there");
+    let guard = take(&client, "a").await;
+    let elsewhere = tokio::spawn(other.lock("a").lock());
+    until_waiting(&client, "a", 1).await;
+    let mut waiting = Box::pin(client.lock("a").lock());
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    // Longer than the turn of a client that knows that others wait: the hold is not passed on any more.
+    pass(Duration::from_millis(100)).await;
+    server.signal("STOP");
+    drop(guard);
+    let (took, answer) = timed("an answer", waiting).await;
+    assert!(matches!(answer, Err(LockError::Unavailable { .. })), "{answer:?}");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    server.signal("CONT");
+    drop(soon("the lock", elsewhere).await.expect("no panic"));
+}

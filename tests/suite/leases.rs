@@ -113,6 +113,22 @@ pub async fn a_fixed_lease_after_a_hand_over_ends_in_time<D: Deployment>(on: &D)
     assert!(took > length / 2 && took < length + millis(2_000), "{took:?}");
 }
 
+/// Fails where the next renewal is set by the lease and not by what is left of it: the claim would end first.
+pub async fn a_short_extension_costs_no_hold<D: Deployment>(on: &D) {
+    let short_claim = |builder: ClientBuilder| builder.claim(millis(900));
+    let (one, other) = (on.client_with(short_claim).await, on.client_with(short_claim).await);
+    let before = take(&one, "a").await;
+    let waiting = tokio::spawn(other.lock("a").lock());
+    until_waiting(&one, "a", 1).await;
+    before.unlock().await.expect("it is held");
+    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    assert_eq!(guard.extend(millis(200)).await, Ok(()));
+    // Two claims.
+    pass(millis(1_800)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.unlock().await, Ok(()));
+}
+
 pub async fn extending_moves_the_end<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take_with(&one, Lease::fixed(millis(1_000))).await;

@@ -56,6 +56,7 @@ macro_rules! for_each_case {
                 a_lease_shorter_than_the_work_is_renewed,
                 a_fixed_lease_ends_and_tells,
                 a_fixed_lease_after_a_hand_over_ends_in_time,
+                a_short_extension_costs_no_hold,
                 extending_moves_the_end,
                 extending_never_shortens,
                 what_is_left_becomes_less,
