@@ -23,7 +23,7 @@ use support::{bare, floor_call, has_flag, median, quantile};
 /// Each run lasts this long; its first second is not counted.
 const RUN: Duration = Duration::from_secs(6);
 const ROUNDS: usize = 3;
-const DESIGNS: [&str; 3] = ["reentrant", "broadcast", "poll"];
+const DESIGNS: [&str; 4] = ["reentrant", "fair", "broadcast", "poll"];
 
 #[derive(Clone, Copy)]
 struct Cell {

@@ -23,7 +23,8 @@ struct Round {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let workers = std::env::var("WORKERS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     runtime.expect("a runtime").block_on(run());
 }
 

@@ -1,141 +1,99 @@
-//! A flash sale: several processes sell one stock from a store that is read, waited on and written back. Without a
-//! lock they sell more than there is; with one, never.
+//! A flash sale: several workers sell one stock from a store that is read, waited on and written back. Without a lock
+//! they sell more than there is; with one, never. With `--fencing` one worker also stops for longer than its lease.
 //!
-//! ```text
-//! cargo run --example flash_sale [-- --redis URL] [--workers N] [--stock N] [--json]
-//! ```
+//! `cargo run --example flash_sale [-- --redis URL] [--workers N] [--stock N] [--fencing] [--json]`
 //!
-//! Without `--redis` a `redis-server` is started for the time of the sale. The workers are processes of their own;
-//! the store is a file.
-
+//! The workers are tasks with clients of their own on one engine; with `--redis` they are processes.
 #![allow(clippy::disallowed_methods, reason = "an example waits as its users do")]
 
 mod support;
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
-use std::path::Path;
 use std::time::Duration;
 
-use lockwright::Client;
-use support::{Failure, Progress, Server, await_order, options, percentile, run_workers, shared_nanos};
+use lockwright::{Guard, Lease};
+use support::*;
 
+const KINDS: [&str; 4] = ["without a lock", "with a lock", "a worker stops", "it stops, with fencing"];
 /// How long a customer takes to pay: between the look at the stock and the booking.
 const PAYING: Duration = Duration::from_millis(1);
+/// For how long one worker stops, with a lease that is much shorter.
+const STOP: Duration = Duration::from_secs(1);
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match &arguments[..] {
-        [first, store, url, name] if first == "--worker" => work(store, url, name),
-        arguments => compare(arguments),
-    };
-    if let Err(error) = outcome {
-        eprintln!("flash_sale: {error}");
-        std::process::exit(1);
-    }
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::process::ExitCode {
+    let arguments = support::arguments();
+    support::exit(match &arguments[..] {
+        [first, url, kind, store, worker] if first == "--worker" => {
+            sell(Place::Server(url.clone()), kind, store, worker == "0", Report::Process).await
+        }
+        arguments => compare(arguments).await,
+    })
 }
 
-/// One worker process: sells until nothing is left, and reports of each sale when it came in and when it was done.
-#[tokio::main(flavor = "current_thread")]
-async fn work(store: &str, url: &str, name: &str) -> Result<(), Failure> {
-    let client = if url.is_empty() { None } else { Some(Client::connect(url).await?) };
-    let lock = client.as_ref().map(|client| client.lock(name));
-    let mut store = File::options().read(true).write(true).open(store)?;
-    await_order()?;
+/// One worker: sells until nothing is left, and reports of each sale when it came in and when it was done.
+async fn sell(place: Place, kind: &str, store: &str, first: bool, report: Report) -> Result<(), Failure> {
+    let (name, mut store) = (format!("flash sale {store}"), Store::open(store.as_ref())?);
+    let mut stops = first && kind.contains("stops");
+    let client = place.client().await?;
+    report.ready()?;
     loop {
-        let guard = match &lock {
-            Some(lock) => Some(lock.lock().await?),
-            None => None,
+        let lease = if stops { Lease::fixed(STOP / 10) } else { Lease::default() };
+        let lock = client.lock(&name).with_lease(lease);
+        let guard = if kind == "without a lock" { None } else { Some(lock.lock().await?) };
+        let (entered, left) = (shared_nanos(), store.read()?);
+        let stopped = std::mem::take(&mut stops);
+        tokio::time::sleep(if stopped { STOP } else { PAYING }).await;
+        let written = match &guard {
+            _ if left == 0 => false,
+            Some(guard) if kind.contains("fencing") => store.write_fenced(left - 1, guard.token())?,
+            _ => store.write(left - 1).map(|()| true)?,
         };
-        let entered = shared_nanos();
-        let left = read(&mut store)?;
-        if left > 0 {
-            tokio::time::sleep(PAYING).await;
-            write(&mut store, left - 1)?;
-        }
         let done = shared_nanos();
-        if let Some(guard) = guard {
-            guard.unlock().await?;
+        if let Some(unlock) = guard.map(Guard::unlock) {
+            // Whoever stopped for too long hears of it here, if it has not asked before.
+            unlock.await.or_else(|error| if stopped { Ok(()) } else { Err(error) })?;
         }
         if left == 0 {
             return Ok(());
         }
-        println!("{entered} {done}");
+        report.line(&if written { format!("{entered} {done}") } else { "refused".to_owned() });
     }
 }
 
-/// The store does what it is told and knows nothing of its users: that is what the lock is for.
-fn read(store: &mut File) -> Result<u64, Failure> {
-    let mut text = String::new();
-    store.rewind()?;
-    store.read_to_string(&mut text)?;
-    Ok(text.parse()?)
-}
-
-fn write(store: &mut File, stock: u64) -> Result<(), Failure> {
-    store.rewind()?;
-    // In one piece, and always as long: a reader never sees half a number.
-    Ok(store.write_all(format!("{stock:020}").as_bytes())?)
-}
-
-struct Sale {
-    sold: u64,
-    oversold: u64,
-    per_second: f64,
-    /// Microseconds from the end of one sale to the beginning of the next in another process, sorted.
-    handovers: Vec<u64>,
-}
-
-fn compare(arguments: &[String]) -> Result<(), Failure> {
-    let options = options(arguments, &["--redis URL", "--workers N", "--stock N", "--json"])?;
+async fn compare(arguments: &[String]) -> Result<(), Failure> {
+    let options = options(arguments, &["--redis URL", "--workers N", "--stock N", "--fencing", "--json"])?;
     let number = |name, default| options.get(name).map_or(Ok(default), |text| text.parse());
     let (workers, stock) = (number("--workers", 4)?, number("--stock", 100)?);
-    let folder = tempfile::tempdir()?;
-    let (mut url, mut _server) = (options.get("--redis").cloned().unwrap_or_default(), None);
-    if url.is_empty() {
-        url = _server.insert(Server::start(folder.path())?).url.clone();
+    let (place, folder) = (Place::of(&options), tempfile::tempdir()?);
+    let (mut all, kinds) = (Vec::new(), if options.contains_key("--fencing") { &KINDS } else { &KINDS[..2] });
+    for kind in kinds {
+        let store = Store::create(&folder.path().join(kind), stock)?;
+        let (mut sales, mut progress) = (Sales::default(), Progress::new());
+        let words = ["--worker", place.url().unwrap_or_default(), kind, &store].map(str::to_owned);
+        let task = |worker, report| {
+            let (place, store) = (place.clone(), store.clone());
+            async move { sell(place, kind, &store, worker == 0, report).await }
+        };
+        run_workers(&place, workers as usize, &words, task, |worker, line| {
+            sales.take(worker, line)?;
+            progress.show(&format!("{kind}: {} sold of {stock}", sales.sold()));
+            Ok(())
+        })
+        .await?;
+        progress.end(&format!("{kind}: {} sold of {stock}", sales.sold()));
+        all.push(sales);
     }
-    let without = sale("without a lock", folder.path(), "", workers, stock)?;
-    let with = sale("with a lock", folder.path(), &url, workers, stock)?;
-    let (p50, p99) = (percentile(&with.handovers, 50), percentile(&with.handovers, 99));
     if options.contains_key("--json") {
-        println!(
-            r#"{{"without_lock":{{"sold":{},"oversold":{}}},"with_lock":{{"sold":{},"oversold":{},"sections_per_s":{:.0},"handover_p50_us":{p50},"handover_p99_us":{p99}}}}}"#,
-            without.sold, without.oversold, with.sold, with.oversold, with.per_second
-        );
+        println!("{}", Sales::json(&all[0], &all[1], stock));
         return Ok(());
     }
-    println!("\n{workers} processes sell a stock of {stock}; {PAYING:?} to pay\n");
-    println!("{:16}{:>8}{:>10}{:>10}", "", "sold", "oversold", "sales/s");
-    for (name, sale) in [("without a lock", &without), ("with a lock", &with)] {
-        println!("{name:16}{:>8}{:>10}{:>10.0}", sale.sold, sale.oversold, sale.per_second);
+    println!("\n{workers} {} sell a stock of {stock}; {PAYING:?} to pay\n", place.workers());
+    println!("{:24}{:>8}{:>10}{:>10}{:>10}", "", "sold", "oversold", "refused", "sales/s");
+    for (kind, sales) in KINDS.iter().zip(&all) {
+        let (sold, over, refused) = (sales.sold(), sales.oversold(stock), sales.refused);
+        println!("{kind:24}{sold:>8}{over:>10}{refused:>10}{:>10.0}", sales.per_second());
     }
-    println!("\nfrom one process to the next: half in {p50} us, 99 % in {p99} us");
+    let [half, most] = [50, 99].map(|percent| all[1].handover(percent));
+    println!("\nwith a lock, from one worker to the next: half in {half} us, 99 % in {most} us");
     Ok(())
-}
-
-fn sale(name: &str, folder: &Path, url: &str, workers: u64, stock: u64) -> Result<Sale, Failure> {
-    let store = folder.join(name);
-    fs::write(&store, format!("{stock:020}"))?;
-    // Another run on the same server at the same time sells another stock, and is another lock.
-    let lock = format!("flash sale {}", folder.display());
-    let arguments = ["--worker", &store.display().to_string(), url, &lock].map(str::to_owned);
-    // When it came in, when it was done, and who it was.
-    let mut sales: Vec<(u64, u64, usize)> = Vec::new();
-    let mut progress = Progress::new();
-    run_workers(workers, &arguments, |worker, line| {
-        let (entered, done) = line.split_once(' ').ok_or("a worker reports two times")?;
-        sales.push((entered.parse()?, done.parse()?, worker));
-        progress.show(&format!("{name}: {} sold of {stock}", sales.len()));
-        Ok(())
-    })?;
-    progress.end(&format!("{name}: {} sold of {stock}", sales.len()));
-    sales.sort_unstable();
-    let others = sales.windows(2).filter(|pair| pair[0].2 != pair[1].2);
-    let mut handovers: Vec<u64> = others.map(|pair| pair[1].0.saturating_sub(pair[0].1) / 1_000).collect();
-    handovers.sort_unstable();
-    let (first, last) = (sales.first().ok_or("nothing was sold")?, sales.iter().map(|sale| sale.1).max());
-    let seconds = (last.unwrap_or(first.1) - first.0) as f64 / 1e9;
-    let sold = sales.len() as u64;
-    Ok(Sale { sold, oversold: sold.saturating_sub(stock), per_second: sold as f64 / seconds, handovers })
 }

@@ -16,9 +16,11 @@ use crate::config::Config;
 use crate::config::{Secret, Tls};
 use crate::courier::{self, Courier};
 use crate::error::{ConnectError, LockError, PingError};
+use crate::fenced::FencedKey;
 use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::local::{Local, Parts, Spans, Tether};
+use crate::lock::fair::FairLock;
 use crate::lock::reentrant::ReentrantLock;
 use crate::name::{LockKeys, Namespace, cut_label};
 use crate::scripts::{Kind, LockInfo};
@@ -49,6 +51,12 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), lockwright::ConnectError> {
+    /// let client = lockwright::Client::connect("redis://127.0.0.1:6379").await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "redis")]
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder().url(url).connect().await
@@ -106,6 +114,20 @@ impl Client {
     }
 
     /// The way to a client with other settings.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, Engine, Lease};
+    /// use std::time::Duration;
+    ///
+    /// let client = Client::builder()
+    ///     .namespace("shop")
+    ///     .lease(Lease::renewed(Duration::from_secs(10)))
+    ///     .label("web 7")
+    ///     .embedded_on(&Engine::new())?; // with a server: .url("redis://127.0.0.1:6379").connect().await?
+    /// assert!(client.lock("order:42").try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
@@ -148,9 +170,41 @@ impl Client {
     }
 
     /// The reentrant lock of this name. No I/O; a name that no lock can have is reported by the first operation.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, InvalidName, LockError};
+    ///
+    /// let client = Client::embedded();
+    /// assert!(client.lock("order:42").try_lock().await?.is_some());
+    /// assert_eq!(client.lock("").lock().await.err(), Some(LockError::InvalidName(InvalidName::Empty)));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn lock(&self, name: &str) -> ReentrantLock {
         ReentrantLock::new(self.handle(Kind::Reentrant, name))
+    }
+
+    /// The fair lock of this name. No I/O; a name that no lock can have is reported by the first operation. One name is
+    /// one kind of lock: used as another one it gives [`LockError::KindMismatch`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// let guard = client.fair_lock("jobs").lock().await?;
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fair_lock(&self, name: &str) -> FairLock {
+        FairLock::new(self.handle(Kind::Fair, name))
+    }
+
+    /// The fenced value of this name: a text in Redis that refuses a fencing token smaller than the largest that has
+    /// written. No I/O; a name that no key can have is reported by the first operation. See [`FencedKey`].
+    #[must_use]
+    pub fn fenced_key(&self, name: &str) -> FencedKey {
+        FencedKey::new(self.tether.clone(), self.keys(name))
     }
 
     fn handle(&self, kind: Kind, name: &str) -> Handle {
@@ -182,13 +236,26 @@ impl Client {
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::Client;
+    ///
+    /// let client = Client::embedded();
+    /// let guard = client.lock("order:42").lock().await?;
+    /// let info = client.inspect("order:42").await?;
+    /// assert_eq!((info.token, info.waiting_count), (Some(guard.token()), 0));
+    /// println!("{}", serde_json::to_string_pretty(&info)?);
+    /// # Ok(()) }
+    /// ```
     pub async fn inspect(&self, name: &str) -> Result<LockInfo, LockError> {
         let keys = self.keys(name)?;
         self.tether.local().inspect(keys).await
     }
 
     /// Ends the hold of a lock by force, if `token` (from [`inspect`](Client::inspect) or a guard) is still that of
-    /// the present grant; `false` where it is not, and nothing was done. The holder is told, and the next waiter gets
+    /// the present grant; `false` where it is not. (Where an answer was lost, the request is repeated, and `false` may also
+    /// mean that the first one had released it.) The holder is told, and the next waiter gets
     /// the lock at once: **until the message has arrived, both hold it**, and only a resource that checks tokens
     /// keeps them apart.
     ///
@@ -197,6 +264,18 @@ impl Client {
     ///
     /// # Cancel safety
     /// Once polled, the request is carried through.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, LossReason};
+    ///
+    /// let client = Client::embedded();
+    /// let stuck = client.lock("order:42").lock().await?;
+    /// let token = client.inspect("order:42").await?.token.expect("it is held");
+    /// assert!(client.force_release("order:42", token).await?);
+    /// assert_eq!(stuck.lost().await, LossReason::TakenByForce);
+    /// # Ok(()) }
+    /// ```
     pub async fn force_release(&self, name: &str, token: u64) -> Result<bool, LockError> {
         let keys = self.keys(name)?;
         self.tether.local().force_release(keys, token).await
@@ -209,6 +288,12 @@ impl Client {
     ///
     /// # Cancel safety
     /// Cancel safe.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// println!("{:?}", lockwright::Client::embedded().ping().await?);
+    /// # Ok(()) }
+    /// ```
     pub async fn ping(&self) -> Result<Duration, PingError> {
         self.tether.local().ping().await
     }
@@ -219,6 +304,18 @@ impl Client {
     ///
     /// # Cancel safety
     /// The closing goes on in the background.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, LockError, LossReason};
+    ///
+    /// let client = Client::embedded();
+    /// let guard = client.lock("a").lock().await?;
+    /// client.close().await;
+    /// assert_eq!(guard.lost().await, LossReason::Closed);
+    /// assert_eq!(client.lock("a").lock().await.err(), Some(LockError::Closed));
+    /// # Ok(()) }
+    /// ```
     pub async fn close(&self) {
         self.tether.local().close();
         let _ = self.ended.clone().wait_for(|&ended| ended).await;
@@ -244,7 +341,24 @@ impl Drop for Orphans {
     }
 }
 
-/// The settings of a [`Client`], and the way to connect it.
+/// The settings of a [`Client`], and the way to connect it; from [`Client::builder`]. A setting outside its bounds is
+/// reported when it connects, as [`ConnectError::InvalidSetting`] or the error of its own.
+///
+/// ```
+/// use lockwright::{Client, Lease};
+/// use std::time::Duration;
+///
+/// let builder = Client::builder()
+///     .namespace("shop")
+///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .claim(Duration::from_secs(2))
+///     .client_deadline(Duration::from_secs(8))
+///     .command_timeout(Duration::from_millis(500))
+///     .unavailable_after(Duration::from_secs(5))
+///     .client_name("web")
+///     .label("web 7");
+/// # drop(builder);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ClientBuilder {
     #[cfg(feature = "redis")]
@@ -368,6 +482,17 @@ impl ClientBuilder {
     ///
     /// # Panics
     /// Outside a tokio runtime.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lockwright::{Client, ConnectError, Engine};
+    /// use std::time::Duration;
+    ///
+    /// let engine = Engine::new();
+    /// let invalid = Client::builder().claim(Duration::ZERO).embedded_on(&engine);
+    /// assert!(matches!(invalid, Err(ConnectError::InvalidSetting { .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn embedded_on(self, engine: &Engine) -> Result<Client, ConnectError> {
         Ok(Client::start_embedded(engine, checked(self.config, self.namespace.as_deref())?))
     }

@@ -241,6 +241,33 @@ operation_error! {
 }
 
 operation_error! {
+    /// Why a fenced value was not written, or could not be read.
+    FencedError {
+        /// The name of the key.
+        #[error("{0}")]
+        InvalidName(#[from] InvalidName),
+        /// A token that no grant carries: they are below 2^53.
+        #[error("{token} is no fencing token: they are below 2^53")]
+        InvalidToken {
+            /// The token.
+            token: u64,
+        },
+        /// A larger token has written before: whoever has this one lost its lock.
+        #[error("a holder with the larger token {largest} has written before")]
+        Stale {
+            /// The largest token that has written.
+            largest: u64,
+        },
+        /// The key is in use by something that is not lockwright. Nothing was touched.
+        #[error("the key {key:?} is in use by something else")]
+        ForeignKey {
+            /// The key.
+            key: String,
+        },
+    }
+}
+
+operation_error! {
     /// Why a server did not answer a ping.
     PingError {}
 }

@@ -132,8 +132,21 @@ impl fmt::Debug for Hold {
 /// guarded resource refuse whoever comes late.
 ///
 /// Release is not immediate on drop: the release is sent by the client's task. To know that it has arrived, use
-/// [`unlock`](Guard::unlock). A guard that is [forgotten](std::mem::forget) is renewed until its client is closed;
+/// [`unlock`](Guard::unlock). A process or runtime that ends right after a drop sends nothing any more, and the others
+/// wait for the end of the lease: let it `unlock`, or [`close`](crate::Client::close) its client, before. A guard that is [forgotten](std::mem::forget) is renewed until its client is closed;
 /// `with_max_hold` bounds that.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lockwright::Client;
+///
+/// let guard = Client::embedded().lock("order:42").lock().await?;
+/// tokio::select! {
+///     reason = guard.lost() => eprintln!("stop: {reason}"),
+///     () = async { /* the work */ } => guard.unlock().await?,
+/// }
+/// # Ok(()) }
+/// ```
 #[must_use = "a guard that is dropped at once releases the lock at once"]
 pub struct Guard {
     tether: Arc<Tether>,
@@ -152,6 +165,17 @@ impl Guard {
     /// Give it to the guarded resource along with each write, and have the resource refuse a token smaller than the
     /// largest that it has seen: then a holder that lost the lock without knowing it cannot do harm. Always below
     /// 2^53.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// let first = guard.token();
+    /// guard.unlock().await?;
+    /// assert!(lock.lock().await?.token() > first);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn token(&self) -> u64 {
         self.held.hold.token()
@@ -159,6 +183,17 @@ impl Guard {
 
     /// Whether this hold can be trusted at this moment, by the local clock, which also runs while the host sleeps.
     /// Sends nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// if guard.is_held() {
+    ///     // Now it is. Whatever must be true when it arrives elsewhere goes with the token.
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
@@ -166,12 +201,37 @@ impl Guard {
 
     /// For how long this hold can be trusted if no further renewal succeeds; zero once it is lost. Shorter than the
     /// lease at the server: it counts from the sending of the last renewal, less 1 % and 10 ms.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// use std::time::Duration;
+    ///
+    /// // The default lease of 30 s, less the margin.
+    /// assert!(guard.remaining() < Duration::from_secs(30) && guard.remaining() > Duration::from_secs(29));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.hold.remaining(self.tether.now())
     }
 
     /// How the renewals of this hold fare.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// use lockwright::Renewal;
+    ///
+    /// if let Renewal::Failing { left } = guard.renewal() {
+    ///     eprintln!("the server does not answer; the lock is lost in {left:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn renewal(&self) -> Renewal {
         if self.held.hold.failing.load(Ordering::Acquire) {
@@ -181,11 +241,24 @@ impl Guard {
         }
     }
 
-    /// A future that resolves when this hold is lost, and never if it is released first. It is owned and can be
+    /// A future that resolves when this hold is lost, and never if it is released first. (The guards of an owner that has
+    /// re-entered share one hold: it is released with the last of them.) It is owned and can be
     /// cloned and sent to other tasks; it does not keep the lock.
     ///
     /// # Cancel safety
     /// Cancel safe: it only watches.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// let lost = guard.lost();
+    /// let watcher = tokio::spawn(async move { println!("lost: {}", lost.await) });
+    /// guard.unlock().await?;
+    /// watcher.abort();
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> Lost {
         Lost { hold: self.held.hold.clone(), watcher: None }
     }
@@ -200,6 +273,18 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Once polled, the request is carried through.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// use std::time::Duration;
+    ///
+    /// guard.extend(Duration::from_secs(120)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(100));
+    /// # Ok(()) }
+    /// ```
     pub fn extend(&self, length: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
         let (tether, held) = (self.tether.clone(), self.held.clone());
         async move { tether.extend(&held, length).await }
@@ -214,6 +299,17 @@ impl Guard {
     ///
     /// # Cancel safety
     /// The lock is released in the background however early the future is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = lockwright::Client::embedded();
+    /// # let lock = client.lock("a");
+    /// # let guard = lock.lock().await?;
+    /// guard.unlock().await?;
+    /// // Whoever asks now, in whatever process, finds it free.
+    /// assert!(lock.try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn unlock(mut self) -> Result<(), UnlockError> {
         self.released = true;
         let tether = self.tether.clone();
@@ -239,6 +335,15 @@ impl fmt::Debug for Guard {
 }
 
 /// How the renewals of a hold fare.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lockwright::{Client, Renewal};
+///
+/// let guard = Client::embedded().lock("a").lock().await?;
+/// assert_eq!(guard.renewal(), Renewal::Fresh);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Renewal {
@@ -252,6 +357,18 @@ pub enum Renewal {
 }
 
 /// Resolves when a hold is lost; from [`Guard::lost`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = lockwright::Client::embedded();
+/// # let lock = client.lock("a");
+/// # let guard = lock.lock().await?;
+/// let lost = guard.lost();
+/// let also = lost.clone();
+/// drop(client.force_release("a", guard.token()).await?);
+/// assert_eq!(lost.await, also.await);
+/// # Ok(()) }
+/// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Lost {
     hold: Arc<Hold>,

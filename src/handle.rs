@@ -1,5 +1,8 @@
 //! What the handles of every kind of lock have in common: the settings of an acquisition, and the ways to make one.
 
+mod methods;
+
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +16,8 @@ use crate::local::{LockRef, Request, Tether};
 use crate::name::LockKeys;
 use crate::owner::Owner;
 use crate::scripts::Kind;
+
+pub(crate) use methods::lock_methods;
 
 /// The settings of an acquisition. What is invalid among them is reported by the first operation, so that handles
 /// can be made without `Result`s.
@@ -36,6 +41,10 @@ pub enum Patience {
 }
 
 impl Handle {
+    pub fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name).field("key", &self.keys).field("owner", &self.owner).finish_non_exhaustive()
+    }
+
     pub fn now(&self) -> Moment {
         self.tether.now()
     }
@@ -63,7 +72,7 @@ impl Handle {
         async move { attempt.await?.ok_or(LockError::Closed) }
     }
 
-    fn request(&self, waits: bool) -> Result<Request, LockError> {
+    pub fn request(&self, waits: bool) -> Result<Request, LockError> {
         let owner = self.owner.clone().or_else(Owner::current);
         Ok(Request {
             lock: LockRef { kind: self.kind, keys: self.keys.clone()? },

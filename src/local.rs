@@ -28,14 +28,14 @@ use crate::clock::{Clock, Moment};
 use crate::courier::Courier;
 use crate::error::{ExtendError, LossReason, UnlockError};
 use crate::lease::Lease;
-use crate::scripts::{Message, News};
+use crate::scripts::{Kind, Message, News};
 use crate::sync::{Mutex, lock};
 use crate::ticket::{ClientId, Tickets};
 use crate::wakeup::Waiting;
 use crate::watchdog::Renewing;
 
 pub use lane::{LockRef, Request};
-pub use state::{Entered, HoldRef, Outcome, Place, Spans};
+pub use state::{Entered, HoldRef, Outcome, Place, Spans, Stepped};
 use state::{MessageGrant, Outbox, Released, State};
 
 /// The books of one client, and what it needs to act on them.
@@ -139,6 +139,11 @@ impl Local {
         lock(&self.state).poll(place, waker).map_or(Poll::Pending, Poll::Ready)
     }
 
+    /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
+    pub fn poll_place(&self, place: Place, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+        lock(&self.state).step(place, seen, waker).map_or(Poll::Pending, Poll::Ready)
+    }
+
     /// Ends a wait whose time is over. What came in the last moment counts.
     pub fn give_up(self: &Arc<Self>, place: Place) -> GaveUp {
         self.with(|state, now, out| {
@@ -224,7 +229,8 @@ impl Waiting for Arc<Local> {
 impl Local {
     fn heard(&self, state: &mut State, message: Message, epoch: u64, now: Moment, out: &mut Outbox) {
         let Message { ticket, kind, keys, news } = message;
-        if ticket.client != self.client {
+        // Of a kind that this version does not have it cannot be ours, whoever sent it.
+        if ticket.client != self.client || kind == Kind::ReadWrite {
             return;
         }
         match (news, state.lane_of(ticket)) {
@@ -290,7 +296,10 @@ impl Tether {
         let due = local.with(|state, now, _| state.may_extend(held, length, now))?;
         let (done, answer) = oneshot::channel();
         local.courier.post(errands::extend(local.clone(), due, length, done));
-        answer.await.unwrap_or(Err(ExtendError::Closed))
+        match answer.await.unwrap_or(Err(ExtendError::Closed)) {
+            Err(ExtendError::Lost(reason)) => Err(ExtendError::Lost(held.hold.reason().unwrap_or(reason))),
+            result => result,
+        }
     }
 }
 

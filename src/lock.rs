@@ -1,3 +1,4 @@
 //! The kinds of lock.
 
+pub(crate) mod fair;
 pub(crate) mod reentrant;

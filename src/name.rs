@@ -115,6 +115,11 @@ impl LockKeys {
         format!("{}:readers", self.lock)
     }
 
+    /// `K:fenced`: a value that no smaller token overwrites.
+    pub fn fenced(&self) -> String {
+        format!("{}:fenced", self.lock)
+    }
+
     /// `K:token`: the last fencing token minted.
     pub fn token(&self) -> String {
         format!("{}:token", self.lock)

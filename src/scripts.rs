@@ -7,6 +7,7 @@ use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 mod acquire;
+mod fenced;
 mod force_release;
 mod inspect;
 mod leave;
@@ -15,6 +16,7 @@ mod renew;
 mod reply;
 
 pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+pub use fenced::{FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue};
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{HoldInfo, Inspect, InspectReply, LockInfo, WaitInfo};
 pub use leave::{Leave, LeaveReply, Next};
@@ -26,8 +28,17 @@ pub use reply::{Malformed, Timed};
 pub const LAYOUT: u32 = 1;
 
 /// Every script that a client may call, in the order of their names.
-pub static ALL: &[&Script] =
-    &[&force_release::SCRIPT, &inspect::SCRIPT, &renew::SCRIPT, &acquire::REENTRANT, &leave::REENTRANT];
+pub static ALL: &[&Script] = &[
+    &force_release::SCRIPT,
+    &inspect::SCRIPT,
+    &renew::SCRIPT,
+    &acquire::FAIR,
+    &leave::FAIR,
+    &fenced::GET,
+    &fenced::SET,
+    &acquire::REENTRANT,
+    &leave::REENTRANT,
+];
 
 /// One script, as it is shipped.
 #[derive(Debug)]
@@ -60,7 +71,7 @@ impl Script {
 /// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
 /// errors name lines of this one.
 macro_rules! compose {
-    ($name:literal, $version:literal, [$($part:literal)*]) => {
+    ($name:expr, $version:literal, [$($part:expr),* $(,)?]) => {
         $crate::scripts::Script {
             name: $name,
             version: $version,

@@ -1,5 +1,7 @@
 //! Fencing tokens, as the server grants them: in blocks.
 
+/// Tokens are below this: Lua's numbers skip some from here on.
+pub const TOKEN_LIMIT: u64 = 1 << 53;
 /// How many tokens one grant of an exclusive lock carries, where its client may pass the hold on among its own
 /// tasks: each of them gets a token of its own.
 pub const PASSING_BLOCK: u64 = 64;

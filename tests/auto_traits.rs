@@ -59,6 +59,13 @@ fn public_types_keep_their_auto_traits() {
         ClientBuilder => "SYUC",
         Engine => "SYUC",
         ReentrantLock => "SYUC",
+        FairLock => "SYUC",
+        Position => "SYUC",
+        // They carry a guard, or what becomes one.
+        Place => "SYU",
+        Step => "SYU",
+        FencedKey => "SYUC",
+        FencedValue => "SYUC",
         // A guard is one hold: whoever could clone it could release twice.
         Guard => "SYU",
         Lost => "SYUC",
@@ -73,6 +80,7 @@ fn public_types_keep_their_auto_traits() {
         LossReason => "SYUC",
         ConnectError => "SYUC",
         ExtendError => "SYUC",
+        FencedError => "SYUC",
         InvalidLease => "SYUC",
         InvalidName => "SYUC",
         InvalidNamespace => "SYUC",
@@ -116,6 +124,7 @@ fn errors_can_be_kept_compared_and_sent_along() {
     fn is_error<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
     is_error::<ConnectError>();
     is_error::<ExtendError>();
+    is_error::<FencedError>();
     is_error::<InvalidLease>();
     is_error::<InvalidName>();
     is_error::<InvalidNamespace>();

@@ -56,7 +56,7 @@ impl Redis {
 }
 
 impl Deployment for Redis {
-    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant];
+    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant, Capability::Fair];
 
     async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let builder = Client::builder().url(self.0.url());
@@ -86,7 +86,7 @@ impl Embedded {
 }
 
 impl Deployment for Embedded {
-    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant];
+    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant, Capability::Fair];
 
     async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         customise(Client::builder()).embedded_on(&self.0).expect("the settings are valid")
@@ -97,9 +97,9 @@ impl Deployment for Embedded {
     }
 }
 
-/// Whether a key is meant to stay when all is released: a lock's counter, or the layout.
+/// Whether a key is meant to stay when all is released: a lock's counter, a fenced value, or the layout.
 fn stays(key: &str) -> bool {
-    key.ends_with("}:token") || key.ends_with(":layout")
+    ["}:token", "}:fenced", ":layout"].iter().any(|end| key.ends_with(end))
 }
 
 /// The check after each case can fail.

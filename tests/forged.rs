@@ -62,6 +62,9 @@ async fn messages_that_make_no_sense_change_nothing() {
             messages.push(format!("grant {ticket} {numbers} reentrant lw:{{a}}").into_bytes());
         }
         messages.push(format!("held {ticket} fair lw:{{a}}").into_bytes());
+        // Of a ticket that the client does not know, and would give back by a script that is not there.
+        let client = ticket.split(':').next().expect("a client");
+        messages.push(format!("held {client}:987654 read_write lw:{{a}}").into_bytes());
         messages.push(format!("held {ticket} reentrant lw:{{another}}").into_bytes());
     }
     messages.push(vec![b' '; 1_000_000]);

@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// A module is in the layer of its longest prefix here; `""` is lib.rs.
 const LAYERS: &[(u8, &[&str])] = &[
     (6, &["", "client"]),
-    (5, &["lock"]),
+    (5, &["lock", "fenced"]),
     (4, &["acquire", "guard", "handle", "local"]),
     (3, &["wakeup", "watchdog", "courier"]),
     (2, &["backend::redis", "backend::embedded"]),

@@ -1,6 +1,7 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
 mod auto_traits;
+mod chaos_faults;
 mod conformance;
 mod dependencies;
 #[cfg(feature = "embedded")]
@@ -8,10 +9,12 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod faults;
 mod forged;
 mod layers;
 mod link;
 mod protocol;
+mod reentry;
 mod scripts;
 mod suite;
 mod support;

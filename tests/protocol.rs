@@ -2,6 +2,7 @@
 //! exclusive protocol that can be seen from outside.
 
 mod denied;
+mod fenced;
 mod handover;
 mod holds;
 mod keys;

@@ -77,7 +77,7 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
     let keys = LockKeys::new(&Namespace::default(), "sample").unwrap();
     let tickets = Tickets::new(ClientId::random());
     let terms = Terms { claim_millis: 3_000, deadline_millis: 10_000, sharded: false, counted: true };
-    let (kind, deaf, not_after_millis, wait) = (Kind::Reentrant, false, 7, Wait::Join);
+    let (deaf, not_after_millis, wait) = (false, 7, Wait::Join);
     let full = Attempt {
         ticket: tickets.next(),
         owner: Some(owner(1)),
@@ -87,8 +87,8 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
     };
     let bare = Attempt { owner: None, label: None, ..full.clone() };
     let acquire =
-        |attempt| Acquire { keys: &keys, kind, attempt, wait, not_after_millis, deaf, terms }.call();
-    let leave = |next| {
+        |kind, attempt| Acquire { keys: &keys, kind, attempt, wait, not_after_millis, deaf, terms }.call();
+    let leave = |kind, next| {
         let ticket = tickets.next();
         Leave { keys: &keys, kind, ticket, owner: None, next, deaf, terms }.call()
     };
@@ -97,12 +97,18 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
         |count| Renew { holds: &vec![hold.clone(); count], deadline_millis: terms.deadline_millis }.call();
     let force = ForceRelease { keys: &keys, token: 9, terms }.call();
     let inspect = Inspect { keys: &keys }.call();
+    let set = FencedSet { keys: &keys, token: 9, ticket: tickets.next(), value: "12" }.call();
+    let get = FencedGet { keys: &keys }.call();
     BTreeMap::from([
-        ("reentrant/acquire", (acquire(&full), acquire(&bare))),
-        ("reentrant/leave", (leave(Some((&full, 7))), leave(None))),
+        ("fair/acquire", (acquire(Kind::Fair, &full), acquire(Kind::Fair, &bare))),
+        ("fair/leave", (leave(Kind::Fair, Some((&full, 7))), leave(Kind::Fair, None))),
+        ("reentrant/acquire", (acquire(Kind::Reentrant, &full), acquire(Kind::Reentrant, &bare))),
+        ("reentrant/leave", (leave(Kind::Reentrant, Some((&full, 7))), leave(Kind::Reentrant, None))),
         ("common/renew", (renew(1), renew(100))),
         ("common/force_release", (force.clone(), force)),
         ("common/inspect", (inspect.clone(), inspect)),
+        ("fenced/set", (set.clone(), set)),
+        ("fenced/get", (get.clone(), get)),
     ])
 }
 
@@ -169,12 +175,16 @@ fn sample(kind: &str) -> Value {
 /// Which words the decoder of a script's replies knows, and whether it reads a value.
 fn decoder(name: &str) -> (&'static [&'static str], fn(&Value) -> bool) {
     match name {
-        "reentrant/acquire" => (AcquireReply::WORDS, |value| AcquireReply::decode(value).is_ok()),
-        "reentrant/leave" => (LeaveReply::WORDS, |value| LeaveReply::decode(value).is_ok()),
+        "reentrant/acquire" | "fair/acquire" => {
+            (AcquireReply::WORDS, |value| AcquireReply::decode(value).is_ok())
+        }
+        "reentrant/leave" | "fair/leave" => (LeaveReply::WORDS, |value| LeaveReply::decode(value).is_ok()),
         "common/renew" => (RenewReply::WORDS, |value| RenewReply::decode(value).is_ok()),
         "common/force_release" => {
             (ForceReleaseReply::WORDS, |value| ForceReleaseReply::decode(value).is_ok())
         }
+        "fenced/set" => (FencedSetReply::WORDS, |value| FencedSetReply::decode(value).is_ok()),
+        "fenced/get" => (FencedGetReply::WORDS, |value| FencedGetReply::decode(value).is_ok()),
         "common/inspect" => (InspectReply::WORDS, |value| InspectReply::decode(value).is_ok()),
         other => panic!("no decoder for {other}"),
     }
@@ -229,10 +239,11 @@ fn every_reply_of_a_body_is_in_its_header() {
 #[test]
 fn the_usual_case_costs_what_the_header_says() {
     for script in ALL {
-        let mut rig = Rig::new();
+        let kind = if script.name.starts_with("fair/") { Kind::Fair } else { Kind::Reentrant };
+        let mut rig = Rig { kind, ..Rig::new() };
         let attempt = rig.client().attempt();
         let call = match script.name {
-            "reentrant/acquire" => {
+            "reentrant/acquire" | "fair/acquire" => {
                 rig.granted(&attempt);
                 rig.leave(&attempt);
                 rig.acquire_call(&rig.client().attempt(), Wait::Join)
@@ -241,12 +252,16 @@ fn the_usual_case_costs_what_the_header_says() {
                 let token = rig.granted(&attempt).token;
                 let hold = RenewHold { keys: rig.keys.clone(), ticket: attempt.ticket, lease_millis: 1_000 };
                 match name {
-                    "reentrant/leave" => rig.leave_call(attempt.ticket, None),
+                    "reentrant/leave" | "fair/leave" => rig.leave_call(attempt.ticket, None),
                     "common/renew" => Renew { holds: &[hold], deadline_millis: 10_000 }.call(),
                     "common/force_release" => {
                         ForceRelease { keys: &rig.keys, token, terms: rig.terms }.call()
                     }
                     "common/inspect" => Inspect { keys: &rig.keys }.call(),
+                    "fenced/set" => {
+                        FencedSet { keys: &rig.keys, token, ticket: attempt.ticket, value: "12" }.call()
+                    }
+                    "fenced/get" => FencedGet { keys: &rig.keys }.call(),
                     other => panic!("no usual case for {other}"),
                 }
             }

@@ -12,7 +12,7 @@ use lockwright::internals::clock::Clock;
 use lockwright::internals::config::{Config, Secret, Tls};
 use lockwright::internals::scripts::{Call, Script};
 use lockwright::internals::ticket::ClientId;
-use lockwright::{Client, Guard, ReentrantLock};
+use lockwright::{Client, FairLock, Guard, LockError, ReentrantLock};
 use tokio::sync::Semaphore;
 
 const LEASE_MS: &str = "30000";
@@ -45,6 +45,7 @@ const EVERYBODY: &str = "00000000-0000-4000-8000-000000000000";
 #[derive(Clone)]
 pub enum Design {
     Reentrant(ReentrantLock),
+    Fair(FairLock),
     Broadcast(Arc<Shared>),
     Poll(Arc<Shared>),
 }
@@ -67,9 +68,11 @@ pub struct Shared {
 
 impl Design {
     pub async fn connect(design: &str, url: &str, run: &str) -> Self {
-        if design == "reentrant" {
-            let client = Client::connect(url).await.expect("the server is there");
-            return Self::Reentrant(client.lock(run));
+        let client = async || Client::connect(url).await.expect("the server is there");
+        match design {
+            "reentrant" => return Self::Reentrant(client().await.lock(run)),
+            "fair" => return Self::Fair(client().await.fair_lock(run)),
+            _ => {}
         }
         let setup = Setup {
             url: Secret::new(url),
@@ -95,9 +98,8 @@ impl Design {
     /// `None` when the run is over.
     pub async fn acquire(&self, left: Duration) -> Option<Held> {
         match self {
-            Self::Reentrant(lock) => {
-                lock.try_lock_for(left).await.expect("the server is there").map(Held::Guard)
-            }
+            Self::Reentrant(lock) => until_the_end(lock.try_lock_for(left).await),
+            Self::Fair(lock) => until_the_end(lock.try_lock_for(left).await),
             Self::Broadcast(shared) => {
                 tokio::time::timeout(left, shared.take_when_woken()).await.ok().map(Held::Value)
             }
@@ -116,8 +118,17 @@ impl Design {
             (Self::Broadcast(shared), Held::Value(value)) => {
                 shared.call(&FREE, vec![value, format!("lw:wake:{EVERYBODY}")]).await;
             }
-            (Self::Reentrant(_), Held::Value(_)) => {}
+            (Self::Reentrant(_) | Self::Fair(_), Held::Value(_)) => {}
         }
+    }
+}
+
+/// A wait that is cut off by the end of the run before the server has answered is no failure.
+fn until_the_end(attempt: Result<Option<Guard>, LockError>) -> Option<Held> {
+    match attempt {
+        Ok(guard) => guard.map(Held::Guard),
+        Err(LockError::Unavailable { .. }) => None,
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -2,13 +2,14 @@
 -- nothing has changed, and it returns the key that is not ours, or the error.
 local function join_queue(call, waiting, me)
   if not waiting.last and redis.call('EXISTS', call.waiting) == 1 then return call.waiting end
+  local life = queue_life(call) -- asked before anything is written: the list must not be left without a TTL
   local length = peek('RPUSH', call.queue, me.ticket)
   if not length then return call.queue end
   if waiting.living > 0 and length == 1 or not waiting.last and length > 1 then
     forget_queue(call, waiting)
     length = redis.call('RPUSH', call.queue, me.ticket)
   end
-  waiting.life, waiting.length = queue_life(call), length
+  waiting.life, waiting.length = life, length
   local done = redis.pcall('PEXPIRE', call.queue, waiting.life)
   if type(done) == 'table' then
     redis.call('LTRIM', call.queue, 0, -2)

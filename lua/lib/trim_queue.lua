@@ -1,11 +1,13 @@
 -- trim_queue(call, walked, kept, front): takes dead entries of the walked part out of the list: those in front of the
--- first kept one, and where there are many behind it, all. No entry is walked over for ever.
+-- first kept one, and where there are many behind it, all. No entry is walked over for ever. Somebody may have been
+-- told of a grant by now, which must be written: a list that may not be trimmed keeps its dead entries.
 local function trim_queue(call, walked, kept, front)
   if walked - front - #kept < 64 then
-    if front > 0 then redis.call('LTRIM', call.queue, front, -1) end
+    if front > 0 then redis.pcall('LTRIM', call.queue, front, -1) end
     return
   end
-  redis.call('LTRIM', call.queue, walked, -1)
+  local done = redis.pcall('LTRIM', call.queue, walked, -1)
+  if done.err then return end
   local back = {}
   for at = #kept, 1, -1 do back[#back + 1] = kept[at] end
   if #back == 0 then return end

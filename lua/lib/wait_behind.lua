@@ -6,15 +6,16 @@ local function wait_behind(call, waiting, lock, me, more)
     return { 'busy', call.now, left }
   end
   local place, new = find_place(call, waiting, me.ticket), 0
+  local sequence = place and waiting.entries[me.ticket].sequence
   if not place then
     local failed = join_queue(call, waiting, me)
     if type(failed) == 'string' then return { 'foreign_key', call.now, failed } end
     if failed then return failed end
-    place, new = waiting.living, 1
+    place, new, sequence = waiting.living, 1, waiting.last
   end
   save_waiting(call, waiting)
   rewrite_queue(call, waiting)
-  local reply, client = { 'queued', call.now, place, left, new, more }, client_of(me.ticket)
+  local reply, client = { 'queued', call.now, place, left, new, more, sequence, waiting.living }, client_of(me.ticket)
   for _, ticket in ipairs(lock.tickets) do
     if place == 1 or me.wait == '2' then tell(call, ticket, 'held ' .. ticket) end
     if client_of(ticket) == client then reply[#reply + 1] = ticket end

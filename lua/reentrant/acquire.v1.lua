@@ -19,8 +19,10 @@
 -- ARGV[11] 012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
 -- ARGV[12] 01      whether my client hears no messages
 -- RETURNS  granted now:ms token:token left:ms waiting:01
--- RETURNS  queued now:ms place:count left:ms new:01 more:01 hold:ticket...
---          (holds: all of my client; more: call again, this call got only part of the way)
+-- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
+--            hold:ticket...
+--          (more: call again, this call got only part of the way; sequence: how many had joined this queue, mine the
+--          last; living: how many wait; holds: all of my client)
 -- RETURNS  busy now:ms left:ms
 -- RETURNS  stale now:ms
 -- RETURNS  kind_mismatch now:ms kind:text

@@ -24,7 +24,7 @@
 -- RETURNS  kept now:ms
 --          (its owner has other holds)
 -- RETURNS  freed now:ms more:01 'none'
--- RETURNS  freed now:ms more:01 'queued' place:count left:ms
+-- RETURNS  freed now:ms more:01 'queued' place:count left:ms sequence:count
 -- RETURNS  freed now:ms more:01 'granted' token:token left:ms waiting:01
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting ticket that the lock went to

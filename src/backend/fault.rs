@@ -46,7 +46,7 @@ pub fn judge(error: &ServerError, script: Option<&Script>) -> Verdict {
         "MOVED" | "ASK" | "CROSSSLOT" => Fault::Unsupported {
             detail: "it is a node of a cluster, and this client knows single servers".into(),
         },
-        _ if has(&DENIED_INSIDE) => Fault::Unauthorized { missing: detail() },
+        _ if has(&DENIED_INSIDE) => Fault::Unauthorized { missing: named(text, script, detail()) },
         _ if is_unknown_command(text) => Fault::Unsupported { detail: detail() },
         _ => Fault::Rejected { detail: detail() },
     })
@@ -78,6 +78,20 @@ fn located(text: &str, script: Option<&Script>) -> String {
     let what = what.split(" script: ").next().unwrap_or(what);
     let _ = write!(located, ": {what}");
     located
+}
+
+/// `detail` behind the command that was denied: the server names its line, and not always the command itself.
+fn named(text: &str, script: Option<&Script>, detail: String) -> String {
+    let Some(script) = script else { return detail };
+    let Some((line, _)) = script_line(text) else {
+        // The one refusal that scripts hand on instead of ending by it: a lock that gets no lease is taken back.
+        return format!("PEXPIRE, denied in {}: {detail}", script.name);
+    };
+    let line = line.checked_sub(1).and_then(|line| script.text.lines().nth(usize::try_from(line).ok()?));
+    match line.and_then(|line| line.split_once("redis.call('")?.1.split_once('\'')) {
+        Some((command, _)) => format!("{command}, denied at {detail}"),
+        None => detail,
+    }
 }
 
 /// The line of the script that `text` names, and what is said of it: the last such pair, since some servers name

@@ -7,9 +7,10 @@
 //! | [`link`] | how is one server kept: connect, watch, connect anew? |
 //! | [`topology`] | which server has a key? |
 //!
-//! A server must speak RESP3 (Redis 6 or Valkey). The user needs the rights to `GET` and `SET` the namespace's
-//! layout key, to `SUBSCRIBE` to the client's channel, to `TIME`, and to what the scripts do; `INFO`, `CLIENT` and
-//! `PING` may be denied. Where `EVALSHA` or `SCRIPT LOAD` is denied, `EVAL` is used.
+//! A server must be Redis 6.2 or newer, or Valkey, and a master; `link/preflight.rs` finds out. The user needs the
+//! rights to `GET` and `SET` the namespace's layout key, to `SUBSCRIBE` to the client's channel, to `TIME`, and to what
+//! the scripts do; `INFO`, `CONFIG`, `CLIENT`, `ACL` and `PING` may be denied. Where `EVALSHA` or `SCRIPT LOAD` is
+//! denied, `EVAL` is used. See `docs/operating.md`.
 
 use std::time::Duration;
 

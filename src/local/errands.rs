@@ -7,20 +7,22 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Local;
-use super::lane::{Lane, LaneId};
+use super::lane::{Lane, LaneId, QueuePlace};
 use super::state::{Departure, Due, Errand, Outbox, Sample, State};
 use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::courier::Backoff;
-use crate::error::{ExtendError, Fault, LockError, LossReason, PingError, UnlockError};
+use crate::error::{ExtendError, Fault, FencedError, LockError, LossReason, PingError, UnlockError};
 use crate::mutant::{self, Mutant};
 use crate::name::LockKeys;
 use crate::scripts::{
-    Acquire, AcquireReply, Call, ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply,
-    LockInfo, Malformed, Next, Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
+    Acquire, AcquireReply, Call, FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue,
+    ForceRelease, ForceReleaseReply, Inspect, InspectReply, Leave, LeaveReply, LockInfo, Malformed, Next,
+    Renew, RenewHold, RenewReply, Renewed, Script, Terms, Timed,
 };
 use crate::ticket::Ticket;
+use crate::token::TOKEN_LIMIT;
 
 /// Makes the parcel of an errand.
 pub fn carry(local: Arc<Local>, errand: Errand) -> Pending<()> {
@@ -260,6 +262,8 @@ fn replay(
 
 async fn leave(local: Arc<Local>, mut departure: Departure) {
     let mut backoff = Backoff::new();
+    // Whether an earlier attempt took out what was still ours: its answer was lost, or it had more to do.
+    let mut freed = false;
     let (outcome, brought_in) = loop {
         let (call, timeout, carries) =
             local.with(|state, now, _| leaving_call(&local, state, &departure, now));
@@ -267,13 +271,18 @@ async fn leave(local: Arc<Local>, mut departure: Departure) {
         let left =
             local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
         match left {
-            Left::Again => {}
+            Left::Again { freed: now_freed } => freed |= now_freed,
             Left::Later(detail) if local.clock.now() >= local.leave_limit(&departure) => {
                 break (Err(UnlockError::Unanswered { detail }), false);
             }
             Left::Later(_) => local.clock.sleep(backoff.next(&local.chance)).await,
+            Left::Done { outcome: Err(UnlockError::Lost(_)), brought_in } if freed => {
+                break (Ok(()), brought_in);
+            }
             Left::Done { outcome, brought_in } => break (outcome, brought_in),
         }
+        let Answer { outcome, sent, .. } = &answer.answer;
+        freed |= matches!(outcome, Err(Failure::Unknown(_))) && *sent < departure.trusted;
     };
     local.with(|state, _, out| {
         state.left(departure.ticket);
@@ -296,7 +305,10 @@ enum Left {
         brought_in: bool,
     },
     /// The server has removed all that one call may: there is more.
-    Again,
+    /// `freed`: that call freed the lock.
+    Again {
+        freed: bool,
+    },
     Later(String),
 }
 
@@ -341,11 +353,30 @@ fn take_leave(
 ) -> Left {
     let reply = match local.read(state, answer, LeaveReply::decode) {
         Ok(reply) => reply,
-        Err(Setback::Later) => return Left::Later(state.trouble.clone()),
-        Err(Setback::Final(fault)) => return Left::Later(format!("{fault:?}")),
+        Err(Setback::Later) => {
+            // The waiters behind this release wait for a server, too, and no longer than any others.
+            if let Some((id, ticket)) = departure.next
+                && state.wanted(id, ticket).is_some_and(|lane| lane.since < now)
+                && now >= state.patience(&state.lanes[&id])
+            {
+                state.give_up_waiting(id, now, out);
+            }
+            return Left::Later(state.trouble.clone());
+        }
+        Err(Setback::Final(fault)) => {
+            state.trouble = LockError::from(fault.clone()).to_string();
+            // Who waits for the next ticket has no other way to hear of it.
+            if let Some((id, ticket)) = departure.next
+                && state.wanted(id, ticket).is_some()
+            {
+                state.fail(id, &fault.into(), now, out);
+            }
+            return Left::Later(state.trouble.clone());
+        }
     };
     match reply {
-        LeaveReply::Gone { more: true } | LeaveReply::Freed { more: true, next: Next::None } => Left::Again,
+        LeaveReply::Gone { more: true } => Left::Again { freed: false },
+        LeaveReply::Freed { more: true, next: Next::None } => Left::Again { freed: true },
         LeaveReply::Freed { next, .. } => {
             let next = departure.next.filter(|_| carries).zip(Some(next));
             let brought_in =
@@ -374,8 +405,13 @@ fn take_next(
     }
     match next {
         Next::None => return false,
-        Next::Queued { left_millis, .. } => {
+        Next::Queued { place, left_millis, sequence } => {
             state.mark_queued(id);
+            state.placed(
+                id,
+                QueuePlace { sequence, ahead: place.saturating_sub(1), living: place, up_to: sequence },
+                out,
+            );
             state.queued_with(id, left_millis, now, out);
         }
         Next::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
@@ -511,6 +547,32 @@ impl Local {
             ForceReleaseReply::Released => Ok(true),
             ForceReleaseReply::NotHeld => Ok(false),
             ForceReleaseReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn fenced_set(
+        self: &Arc<Self>,
+        keys: LockKeys,
+        token: u64,
+        value: &str,
+    ) -> Result<(), FencedError> {
+        if token >= TOKEN_LIMIT {
+            return Err(FencedError::InvalidToken { token });
+        }
+        let ticket = self.with_state(State::new_ticket);
+        let call = FencedSet { keys: &keys, token, ticket, value }.call();
+        match self.request(call, FencedSetReply::decode).await? {
+            FencedSetReply::Written => Ok(()),
+            FencedSetReply::Stale { largest } => Err(FencedError::Stale { largest }),
+            FencedSetReply::ForeignKey { key } => Err(FencedError::ForeignKey { key }),
+        }
+    }
+
+    pub async fn fenced_get(self: &Arc<Self>, keys: LockKeys) -> Result<Option<FencedValue>, FencedError> {
+        match self.request(FencedGet { keys: &keys }.call(), FencedGetReply::decode).await? {
+            FencedGetReply::Value(value) => Ok(Some(value)),
+            FencedGetReply::None => Ok(None),
+            FencedGetReply::ForeignKey { key } => Err(FencedError::ForeignKey { key }),
         }
     }
 

@@ -107,8 +107,21 @@ pub struct Waiting {
     pub queued: bool,
     /// When to poll; only lanes that poll have it.
     pub poll_at: Option<Moment>,
+    /// The server's number of this ticket in the order of joining, and how many stood before it at most.
+    pub place: Option<QueuePlace>,
     /// How many grants came too late to be of use.
     pub late_grants: u32,
+}
+
+/// Where a ticket stands in the queue at the server.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePlace {
+    pub sequence: u64,
+    pub ahead: u64,
+    /// How many tickets waited in all, and the last of this client's that was among them: of a later one it says
+    /// nothing.
+    pub living: u64,
+    pub up_to: u64,
 }
 
 #[derive(Debug)]

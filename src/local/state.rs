@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::{Held, Lane, LaneId, LockRef, Phase, Request, Share, Waiter, WaiterId};
+use super::lane::{
+    Held, Lane, LaneId, LockRef, Phase, QueuePlace, Request, Share, Waiter, WaiterId, Waiting,
+};
 use crate::backend::{Epoch, Up};
 use crate::chance::Chance;
 use crate::clock::Moment;
@@ -58,6 +60,8 @@ pub struct Departure {
     pub next: Option<(LaneId, Ticket)>,
     /// After this the server has let go of it by itself.
     pub give_up: Moment,
+    /// Until when the hold is ours: that it is gone after a leaving that was sent before this is our own doing.
+    pub trusted: Moment,
     pub done: Option<oneshot::Sender<Result<(), UnlockError>>>,
 }
 
@@ -98,6 +102,14 @@ pub enum Entered {
     Wait(Place),
 }
 
+/// What became of a watched wait.
+#[derive(Debug)]
+pub enum Stepped {
+    Settled(Outcome),
+    /// At most so many stand before it.
+    At(u64),
+}
+
 /// What a release brings.
 #[derive(Debug)]
 pub enum Released {
@@ -120,6 +132,13 @@ pub struct Sample {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// Lanes whose waiters are told when they move forward.
+    watched: BTreeSet<LaneId>,
+    /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
+    front: Option<QueuePlace>,
+    /// When the hold that is waited for ends, as far as is known.
+    ends: Moment,
+    last_sequence: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }
@@ -186,6 +205,11 @@ impl State {
             closed: false,
             closed_at: None,
         }
+    }
+
+    /// A ticket that is no lane's.
+    pub fn new_ticket(&self) -> Ticket {
+        self.tickets.next()
     }
 
     /// How much there is of everything that must go when nobody holds, waits or leaves.
@@ -284,12 +308,12 @@ impl State {
     fn end_waiting(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         self.set_poll(id, None, out);
         let lane = &self.lanes[&id];
-        let (name, number) = (lane.request.lock.clone(), lane.ticket().number);
-        if let Some(lock) = self.locks.get_mut(&name)
-            && lock.waiting.remove(&(number, id))
-            && let Some(&(_, eldest)) = lock.waiting.first()
-        {
-            self.poll_within_interval(eldest, now, out);
+        let place = (lane.ticket().number, id);
+        let Some(lock) = self.locks.get_mut(&lane.request.lock) else { return };
+        let was_eldest = lock.waiting.first() == Some(&place);
+        lock.waiting.remove(&place);
+        if let Some(&(_, eldest)) = lock.waiting.first().filter(|_| was_eldest) {
+            self.poll_in_time(eldest, now, out);
         }
     }
 
@@ -305,6 +329,37 @@ impl State {
             none => *none = Some(waker.clone()),
         }
         None
+    }
+
+    /// The outcome of a wait, or a position in front of `seen`; else whom to wake.
+    pub fn step(&mut self, place: Place, seen: Option<u64>, waker: &Waker) -> Option<Stepped> {
+        if let Some(outcome) = self.poll(place, waker) {
+            return Some(Stepped::Settled(outcome));
+        }
+        let lane = self.lanes.get(&place.lane)?;
+        let lock = self.locks.get_mut(&lane.request.lock)?;
+        lock.watched.insert(place.lane);
+        let ahead = ahead(lane, lock.front)?;
+        seen.is_none_or(|seen| ahead < seen).then_some(Stepped::At(ahead))
+    }
+
+    /// The server has said where a ticket stands: all places of its lock may have moved forward.
+    pub fn placed(&mut self, id: LaneId, place: QueuePlace, out: &mut Outbox) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let name = lane.request.lock.clone();
+        if let Some(waiting) = lane.waiting() {
+            waiting.place = Some(place);
+        }
+        let Some(lock) = self.locks.get_mut(&name) else { return };
+        // What is known of a later ticket says nothing of an earlier one: those between may have left.
+        lock.last_sequence = lock.last_sequence.max(place.sequence);
+        if lock.waiting.first().is_some_and(|&(_, eldest)| eldest == id) {
+            lock.front = Some(QueuePlace { up_to: lock.last_sequence, ..place });
+        }
+        for id in &lock.watched {
+            let waiters = self.lanes.get_mut(id).into_iter().flat_map(|lane| lane.waiters.values_mut());
+            out.wakers.extend(waiters.filter_map(|waiter| waiter.waker.take()));
+        }
     }
 
     /// Ends a wait. Returns what it had brought meanwhile: a hold among it must be released.
@@ -337,7 +392,7 @@ impl State {
         if waiting.sent {
             let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
             let life = self.life_without_word(lane.request.lease.length());
-            self.leave(lock, ticket, owner, None, now.plus(life), None, out);
+            self.leave(lock, ticket, owner, None, now.plus(life), now, None, out);
         }
         self.remove_lane(id, now, out);
     }
@@ -349,6 +404,7 @@ impl State {
         self.by_ticket.remove(&lane.ticket().number);
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.lanes.remove(&id);
+            lock.watched.remove(&id);
             if lock.shared.get(&lane.share) == Some(&id) {
                 lock.shared.remove(&lane.share);
             }
@@ -371,12 +427,13 @@ impl State {
         owner: Option<OwnerId>,
         next: Option<(LaneId, Ticket)>,
         give_up: Moment,
+        trusted: Moment,
         done: Option<oneshot::Sender<Result<(), UnlockError>>>,
         out: &mut Outbox,
     ) {
         self.by_ticket.remove(&ticket.number);
         self.leaving.insert(ticket.number);
-        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, done }));
+        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, trusted, done }));
     }
 
     // ---- asking -----------------------------------------------------------------------------------------------
@@ -480,6 +537,13 @@ impl State {
     pub fn queued(&mut self, id: LaneId, queued: &Queued, now: Moment, out: &mut Outbox) {
         let lock = self.lanes[&id].request.lock.clone();
         self.refuse_tries(id, now, out);
+        let place = QueuePlace {
+            sequence: queued.sequence,
+            ahead: queued.place.saturating_sub(1),
+            living: queued.living,
+            up_to: queued.sequence,
+        };
+        self.placed(id, place, out);
         for &ticket in &queued.holds {
             self.told_of(ticket, &lock, now, out);
         }
@@ -495,8 +559,11 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let Some(waiting) = lane.waiting() else { return };
         waiting.answered = true;
+        let left = Duration::from_millis(left_millis.saturating_add(1)) + jitter;
+        if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
+            lock.ends = now.plus(left);
+        }
         if self.polls(id) {
-            let left = Duration::from_millis(left_millis.saturating_add(1)) + jitter;
             let within = self.poll_interval(id).min(left);
             self.set_poll(id, Some(now.plus(within)), out);
         }
@@ -539,8 +606,11 @@ impl State {
         self.spans.command_timeout.min(self.spans.claim.min(lane.request.lease.length()) / 4)
     }
 
-    fn poll_within_interval(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
-        let latest = now.plus(self.poll_interval(id));
+    /// Has a lane poll that did not need to before: within an interval, and when the lease ends that is waited for.
+    fn poll_in_time(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+        let ends = self.locks[&self.lanes[&id].request.lock].ends;
+        let ends = if ends > now { ends } else { Moment::NEVER };
+        let latest = now.plus(self.poll_interval(id)).min(ends);
         let known = self.lanes.get_mut(&id).and_then(Lane::waiting).and_then(|waiting| waiting.poll_at);
         if known.is_none_or(|at| at > latest) {
             self.set_poll(id, Some(latest), out);
@@ -731,7 +801,7 @@ impl State {
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, None, now.plus(life), None, out);
+            self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);
         }
     }
 
@@ -756,7 +826,7 @@ impl State {
             // A closed client has sent its last.
             if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
                 let give_up = now.plus(self.life_without_word(held.lease));
-                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, None, out);
+                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
             }
             return Released::Lost(reason);
         }
@@ -787,6 +857,7 @@ impl State {
     ) {
         let lane = &self.lanes[&id];
         let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+        let trusted = if let Phase::Held(held) = &lane.phase { held.trusted } else { now };
         let give_up = now.plus(self.life_without_word(lane.request.lease.length()));
         let next = self.detach(id, now, out);
         if let Some((id, _)) = next
@@ -794,7 +865,7 @@ impl State {
         {
             waiting.asking = true;
         }
-        self.leave(lock, ticket, owner, next, give_up, done, out);
+        self.leave(lock, ticket, owner, next, give_up, trusted, done, out);
     }
 
     /// Takes the hold out of the books: the lane goes on with a new ticket where somebody waits, or ends.
@@ -896,7 +967,9 @@ impl State {
         let lease = lane.request.lease;
         let held = lane.held().expect("it is held");
         held.trusted = held.trusted.max(trusted_until(sent, left)).min(held.fixed_end).min(held.max_end);
-        held.renew_at = lease.is_renewed().then(|| sent.plus(lease.length() / 3));
+        // By what is left, not by the lease: an extension may have been shorter, and be all that there is.
+        let confirmed = !lease.is_renewed() && left >= held.fixed_end.since(sent);
+        held.renew_at = (!confirmed).then(|| sent.plus(left.min(lease.length()) / 3));
         held.hold.trust(held.trusted, false);
         if waiting {
             held.contended.get_or_insert(now);
@@ -995,7 +1068,6 @@ impl State {
         self.counted = up.counted;
         self.deaf = false;
         self.refused = None;
-        self.heard = self.heard.max(up.received);
         self.poll_all(out);
         self.renew_all(now, out);
     }
@@ -1062,6 +1134,17 @@ impl State {
             }
         }
     }
+}
+
+/// At most how many stand before this lane's ticket.
+fn ahead(lane: &Lane, front: Option<QueuePlace>) -> Option<u64> {
+    let Phase::Waiting(Waiting { place: Some(own), .. }) = &lane.phase else { return None };
+    let known = front.filter(|front| front.sequence <= own.sequence);
+    let bound = known.map_or(own.ahead, |front| {
+        let between = front.ahead + (own.sequence - front.sequence);
+        if own.sequence <= front.up_to { between.min(front.living.saturating_sub(1)) } else { between }
+    });
+    Some(bound.min(own.ahead))
 }
 
 enum Joined {

@@ -63,6 +63,11 @@ pub struct Queued {
     pub new: bool,
     /// Whether to ask again at once: the call stopped at its limit, and the next one gets further.
     pub more: bool,
+    /// How many tickets had joined this queue when this one had: the difference between two of them is how many came
+    /// between.
+    pub sequence: u64,
+    /// How many tickets wait.
+    pub living: u64,
     /// Every hold of this client on this lock.
     pub holds: Vec<Ticket>,
 }
@@ -101,11 +106,12 @@ impl AcquireReply {
             "queued" => {
                 let (place, left_millis) = (items.number()?, items.number()?);
                 let (new, more) = (items.flag()?, items.flag()?);
+                let (sequence, living) = (items.number()?, items.number()?);
                 let mut holds = Vec::new();
                 while !items.is_empty() {
                     holds.push(items.ticket()?);
                 }
-                Self::Queued(Queued { place, left_millis, new, more, holds })
+                Self::Queued(Queued { place, left_millis, new, more, sequence, living, holds })
             }
             "busy" => Self::Busy { left_millis: items.number()? },
             "stale" => Self::Stale,
@@ -120,50 +126,63 @@ impl AcquireReply {
 fn script(kind: Kind) -> &'static Script {
     match kind {
         Kind::Reentrant => &REENTRANT,
-        // Their scripts come with these locks; no handle of them exists before.
-        Kind::Fair | Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+        Kind::Fair => &FAIR,
+        // Its scripts come with this lock; no handle of it exists before.
+        Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
     }
 }
 
-pub(super) static REENTRANT: Script = compose!("reentrant/acquire", 1, [
-    "reentrant/kind.lua"
-    "first/clock.lua"
-    "lib/int.lua"
-    "lib/tail_of.lua"
-    "lib/write_lock.lua"
-    "first/take_free.lua"
-    "lib/bounded.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "lib/open_call.lua"
-    "lib/read_lock.lua"
-    "lib/new_waiting.lua"
-    "lib/read_entry.lua"
-    "lib/read_client.lua"
-    "lib/read_waiting.lua"
-    "lib/touch_client.lua"
-    "lib/greet_client.lua"
-    "lib/drop_ticket.lua"
-    "lib/forget_queue.lua"
-    "lib/queue_life.lua"
-    "lib/write_waiting.lua"
-    "lib/save_waiting.lua"
-    "lib/look_up.lua"
-    "lib/tell.lua"
-    "lib/read_counter.lua"
-    "lib/mint.lua"
-    "lib/offer.lua"
-    "lib/judge.lua"
-    "lib/trim_queue.lua"
-    "lib/walk_queue.lua"
-    "lib/advance.lua"
-    "lib/add_ticket.lua"
-    "lib/join_queue.lua"
-    "lib/rewrite_queue.lua"
-    "lib/find_place.lua"
-    "lib/wait_behind.lua"
-    "lib/enter_again.lua"
-    "lib/take_turn.lua"
-    "lib/acquire.lua"
-    "reentrant/acquire.v1.lua"
-]);
+/// The kinds that exclude everybody else differ by their name alone.
+macro_rules! exclusive {
+    ($kind:literal) => {
+        compose!(
+            concat!($kind, "/acquire"),
+            1,
+            [
+                concat!($kind, "/kind.lua"),
+                "first/clock.lua",
+                "lib/int.lua",
+                "lib/tail_of.lua",
+                "lib/write_lock.lua",
+                "first/take_free.lua",
+                "lib/bounded.lua",
+                "lib/peek.lua",
+                "lib/client_of.lua",
+                "lib/open_call.lua",
+                "lib/read_lock.lua",
+                "lib/new_waiting.lua",
+                "lib/read_entry.lua",
+                "lib/read_client.lua",
+                "lib/read_waiting.lua",
+                "lib/touch_client.lua",
+                "lib/greet_client.lua",
+                "lib/drop_ticket.lua",
+                "lib/forget_queue.lua",
+                "lib/queue_life.lua",
+                "lib/write_waiting.lua",
+                "lib/save_waiting.lua",
+                "lib/look_up.lua",
+                "lib/tell.lua",
+                "lib/read_counter.lua",
+                "lib/mint.lua",
+                "lib/offer.lua",
+                "lib/judge.lua",
+                "lib/trim_queue.lua",
+                "lib/walk_queue.lua",
+                "lib/advance.lua",
+                "lib/add_ticket.lua",
+                "lib/join_queue.lua",
+                "lib/rewrite_queue.lua",
+                "lib/find_place.lua",
+                "lib/wait_behind.lua",
+                "lib/enter_again.lua",
+                "lib/take_turn.lua",
+                "lib/acquire.lua",
+                concat!($kind, "/acquire.v1.lua"),
+            ]
+        )
+    };
+}
+
+pub(super) static REENTRANT: Script = exclusive!("reentrant");
+pub(super) static FAIR: Script = exclusive!("fair");

@@ -54,34 +54,38 @@ impl ForceReleaseReply {
     }
 }
 
-pub(super) static SCRIPT: Script = compose!("common/force_release", 1, [
-    "first/clock.lua"
-    "lib/int.lua"
-    "lib/bounded.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "lib/open_call.lua"
-    "lib/read_lock.lua"
-    "lib/new_waiting.lua"
-    "lib/read_entry.lua"
-    "lib/read_client.lua"
-    "lib/read_waiting.lua"
-    "lib/touch_client.lua"
-    "lib/drop_ticket.lua"
-    "lib/forget_queue.lua"
-    "lib/queue_life.lua"
-    "lib/write_waiting.lua"
-    "lib/save_waiting.lua"
-    "lib/look_up.lua"
-    "lib/tail_of.lua"
-    "lib/write_lock.lua"
-    "lib/tell.lua"
-    "lib/read_counter.lua"
-    "lib/mint.lua"
-    "lib/offer.lua"
-    "lib/judge.lua"
-    "lib/trim_queue.lua"
-    "lib/walk_queue.lua"
-    "lib/advance.lua"
-    "common/force_release.v1.lua"
-]);
+pub(super) static SCRIPT: Script = compose!(
+    "common/force_release",
+    1,
+    [
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/bounded.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/open_call.lua",
+        "lib/read_lock.lua",
+        "lib/new_waiting.lua",
+        "lib/read_entry.lua",
+        "lib/read_client.lua",
+        "lib/read_waiting.lua",
+        "lib/touch_client.lua",
+        "lib/drop_ticket.lua",
+        "lib/forget_queue.lua",
+        "lib/queue_life.lua",
+        "lib/write_waiting.lua",
+        "lib/save_waiting.lua",
+        "lib/look_up.lua",
+        "lib/tail_of.lua",
+        "lib/write_lock.lua",
+        "lib/tell.lua",
+        "lib/read_counter.lua",
+        "lib/mint.lua",
+        "lib/offer.lua",
+        "lib/judge.lua",
+        "lib/trim_queue.lua",
+        "lib/walk_queue.lua",
+        "lib/advance.lua",
+        "common/force_release.v1.lua",
+    ]
+);

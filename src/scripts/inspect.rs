@@ -22,6 +22,17 @@ impl Inspect<'_> {
 }
 
 /// What a server knows of a lock, at one moment.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lockwright::{Client, Kind};
+///
+/// let client = Client::embedded();
+/// assert_eq!(client.inspect("a").await?.kind, None);
+/// let _guard = client.lock("a").lock().await?;
+/// assert_eq!(client.inspect("a").await?.kind, Some(Kind::Reentrant));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LockInfo {
@@ -173,18 +184,22 @@ fn token(items: &mut Items<'_>) -> Result<Option<u64>, Malformed> {
     Ok(Some(items.number()?).filter(|&token| token != 0))
 }
 
-pub(super) static SCRIPT: Script = compose!("common/inspect", 1, [
-    "first/clock.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "lib/read_lock.lua"
-    "lib/new_waiting.lua"
-    "lib/read_entry.lua"
-    "lib/read_client.lua"
-    "lib/read_waiting.lua"
-    "lib/look_up.lua"
-    "lib/read_counter.lua"
-    "lib/list_holds.lua"
-    "lib/list_waiting.lua"
-    "common/inspect.v1.lua"
-]);
+pub(super) static SCRIPT: Script = compose!(
+    "common/inspect",
+    1,
+    [
+        "first/clock.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/read_lock.lua",
+        "lib/new_waiting.lua",
+        "lib/read_entry.lua",
+        "lib/read_client.lua",
+        "lib/read_waiting.lua",
+        "lib/look_up.lua",
+        "lib/read_counter.lua",
+        "lib/list_holds.lua",
+        "lib/list_waiting.lua",
+        "common/inspect.v1.lua",
+    ]
+);

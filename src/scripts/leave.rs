@@ -45,6 +45,7 @@ pub enum Next {
     Queued {
         place: u64,
         left_millis: u64,
+        sequence: u64,
     },
     Granted(Granted),
 }
@@ -90,7 +91,11 @@ impl LeaveReply {
 fn next(items: &mut Items<'_>) -> Result<Next, Malformed> {
     match items.text()? {
         "none" => Ok(Next::None),
-        "queued" => Ok(Next::Queued { place: items.number()?, left_millis: items.number()? }),
+        "queued" => Ok(Next::Queued {
+            place: items.number()?,
+            left_millis: items.number()?,
+            sequence: items.number()?,
+        }),
         "granted" => Granted::read(items).map(Next::Granted),
         _ => Err(Malformed),
     }
@@ -99,49 +104,62 @@ fn next(items: &mut Items<'_>) -> Result<Next, Malformed> {
 fn script(kind: Kind) -> &'static Script {
     match kind {
         Kind::Reentrant => &REENTRANT,
-        // Their scripts come with these locks; no handle of them exists before.
-        Kind::Fair | Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+        Kind::Fair => &FAIR,
+        // Its scripts come with this lock; no handle of it exists before.
+        Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
     }
 }
 
-pub(super) static REENTRANT: Script = compose!("reentrant/leave", 1, [
-    "reentrant/kind.lua"
-    "first/clock.lua"
-    "first/free_unwanted.lua"
-    "lib/int.lua"
-    "lib/bounded.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "lib/open_call.lua"
-    "lib/read_lock.lua"
-    "lib/new_waiting.lua"
-    "lib/read_entry.lua"
-    "lib/read_client.lua"
-    "lib/read_waiting.lua"
-    "lib/touch_client.lua"
-    "lib/greet_client.lua"
-    "lib/drop_ticket.lua"
-    "lib/forget_queue.lua"
-    "lib/queue_life.lua"
-    "lib/write_waiting.lua"
-    "lib/save_waiting.lua"
-    "lib/look_up.lua"
-    "lib/tail_of.lua"
-    "lib/write_lock.lua"
-    "lib/tell.lua"
-    "lib/read_counter.lua"
-    "lib/mint.lua"
-    "lib/offer.lua"
-    "lib/judge.lua"
-    "lib/trim_queue.lua"
-    "lib/walk_queue.lua"
-    "lib/advance.lua"
-    "lib/add_ticket.lua"
-    "lib/join_queue.lua"
-    "lib/rewrite_queue.lua"
-    "lib/drop_hold.lua"
-    "lib/read_next.lua"
-    "lib/hand_over.lua"
-    "lib/leave.lua"
-    "reentrant/leave.v1.lua"
-]);
+/// The kinds that exclude everybody else differ by their name alone.
+macro_rules! exclusive {
+    ($kind:literal) => {
+        compose!(
+            concat!($kind, "/leave"),
+            1,
+            [
+                concat!($kind, "/kind.lua"),
+                "first/clock.lua",
+                "first/free_unwanted.lua",
+                "lib/int.lua",
+                "lib/bounded.lua",
+                "lib/peek.lua",
+                "lib/client_of.lua",
+                "lib/open_call.lua",
+                "lib/read_lock.lua",
+                "lib/new_waiting.lua",
+                "lib/read_entry.lua",
+                "lib/read_client.lua",
+                "lib/read_waiting.lua",
+                "lib/touch_client.lua",
+                "lib/greet_client.lua",
+                "lib/drop_ticket.lua",
+                "lib/forget_queue.lua",
+                "lib/queue_life.lua",
+                "lib/write_waiting.lua",
+                "lib/save_waiting.lua",
+                "lib/look_up.lua",
+                "lib/tail_of.lua",
+                "lib/write_lock.lua",
+                "lib/tell.lua",
+                "lib/read_counter.lua",
+                "lib/mint.lua",
+                "lib/offer.lua",
+                "lib/judge.lua",
+                "lib/trim_queue.lua",
+                "lib/walk_queue.lua",
+                "lib/advance.lua",
+                "lib/add_ticket.lua",
+                "lib/join_queue.lua",
+                "lib/rewrite_queue.lua",
+                "lib/drop_hold.lua",
+                "lib/read_next.lua",
+                "lib/hand_over.lua",
+                "lib/leave.lua",
+                concat!($kind, "/leave.v1.lua"),
+            ]
+        )
+    };
+}
+
+pub(super) static REENTRANT: Script = exclusive!("reentrant");
+pub(super) static FAIR: Script = exclusive!("fair");

@@ -77,13 +77,17 @@ impl RenewReply {
     }
 }
 
-pub(super) static SCRIPT: Script = compose!("common/renew", 1, [
-    "first/clock.lua"
-    "lib/int.lua"
-    "lib/bounded.lua"
-    "lib/peek.lua"
-    "lib/client_of.lua"
-    "lib/read_client.lua"
-    "lib/renew_hold.lua"
-    "common/renew.v1.lua"
-]);
+pub(super) static SCRIPT: Script = compose!(
+    "common/renew",
+    1,
+    [
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/bounded.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/read_client.lua",
+        "lib/renew_hold.lua",
+        "common/renew.v1.lua",
+    ]
+);

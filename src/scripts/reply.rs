@@ -101,6 +101,7 @@ mod tests {
     fn odd_replies() -> Vec<Value> {
         let words = AcquireReply::WORDS.iter().chain(LeaveReply::WORDS).chain(RenewReply::WORDS);
         let words = words.chain(ForceReleaseReply::WORDS).chain(InspectReply::WORDS);
+        let words = words.chain(FencedSetReply::WORDS).chain(FencedGetReply::WORDS);
         let first: Vec<Value> = words.map(|word| Value::Bulk(word.as_bytes().to_vec())).collect();
         let others = [
             Value::Nil,
@@ -139,6 +140,7 @@ mod tests {
                 assert!(!matches!(timed.reply, AcquireReply::Granted(_)), "{value:?}");
             }
             let _ = (LeaveReply::decode(&value), RenewReply::decode(&value));
+            let _ = (FencedSetReply::decode(&value), FencedGetReply::decode(&value));
             let _ = (ForceReleaseReply::decode(&value), InspectReply::decode(&value));
         }
     }

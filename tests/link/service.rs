@@ -155,8 +155,8 @@ async fn no_secret_is_shown_by_debug_errors_or_logs() {
     let wrong = Client::try_connect(setup(url(&format!(":{secret}%20"), &server))).await.map(drop);
     assert!(!format!("{wrong:?} {}", wrong.clone().unwrap_err()).contains(secret));
     // A server of old times repeats what it does not know.
-    let old =
-        crate::wire::connecting::fake(&[("HELLO", crate::wire::connecting::OLD)]).replace("sesame", secret);
+    let old = crate::wire::connecting::fake(vec![("HELLO".into(), crate::wire::connecting::OLD.into())])
+        .replace("sesame", secret);
     let outcome = Client::try_connect(setup(old)).await.map(drop);
     assert!(matches!(&outcome, Err(ConnectError::Unsupported { .. })), "{outcome:?}");
     assert!(!format!("{outcome:?}").contains(secret));

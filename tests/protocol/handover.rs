@@ -68,7 +68,10 @@ fn the_new_ticket_of_a_leaving_queues_behind_the_others() {
     let first = rig.granted(&holder);
     rig.queued(&waiter);
     let reply = rig.leave_for(holder.ticket, Some(&next));
-    assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::Queued { place: 1, left_millis: CLAIM } });
+    assert_eq!(
+        reply,
+        LeaveReply::Freed { more: false, next: Next::Queued { place: 1, left_millis: CLAIM, sequence: 2 } }
+    );
     assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
     assert_eq!(rig.list(), [next.ticket.to_string()]);
     assert!(rig.places_of(&a).ends_with(" 1"));

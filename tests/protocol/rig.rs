@@ -19,6 +19,7 @@ pub struct Rig {
     pub server: Server,
     pub wire: Connection,
     pub keys: LockKeys,
+    pub kind: Kind,
     pub terms: Terms,
 }
 
@@ -30,7 +31,7 @@ impl Rig {
     pub fn on(server: Server) -> Self {
         let keys = LockKeys::new(&Namespace::default(), "a{b} \u{1f512}").unwrap();
         let terms = Terms { claim_millis: CLAIM, deadline_millis: DEADLINE, sharded: false, counted: true };
-        Self { wire: server.connection(), server, keys, terms }
+        Self { wire: server.connection(), server, keys, kind: Kind::Reentrant, terms }
     }
 
     /// A client that hears its messages.
@@ -53,7 +54,7 @@ impl Rig {
         self.wire.call(&words)
     }
 
-    fn value(&mut self, call: &Call) -> Value {
+    pub fn value(&mut self, call: &Call) -> Value {
         match self.run(call) {
             Reply::Error(text) => panic!("{}: {text}", call.script.name),
             reply => value(reply),
@@ -62,8 +63,8 @@ impl Rig {
 
     pub fn acquire_call(&mut self, attempt: &Attempt, wait: Wait) -> Call {
         let not_after_millis = self.now() + 1_000;
-        let (keys, terms) = (&self.keys, self.terms);
-        Acquire { keys, kind: Kind::Reentrant, attempt, wait, not_after_millis, deaf: false, terms }.call()
+        let (keys, kind, terms) = (&self.keys, self.kind, self.terms);
+        Acquire { keys, kind, attempt, wait, not_after_millis, deaf: false, terms }.call()
     }
 
     pub fn acquire(&mut self, attempt: &Attempt, wait: Wait) -> AcquireReply {
@@ -74,7 +75,7 @@ impl Rig {
     pub fn acquire_deaf(&mut self, attempt: &Attempt, wait: Wait) -> AcquireReply {
         let not_after_millis = self.now() + 1_000;
         let (keys, terms) = (&self.keys, self.terms);
-        let kind = Kind::Reentrant;
+        let kind = self.kind;
         let call = Acquire { keys, kind, attempt, wait, not_after_millis, deaf: true, terms }.call();
         AcquireReply::decode(&self.value(&call)).unwrap().reply
     }
@@ -101,8 +102,8 @@ impl Rig {
 
     pub fn leave_call(&mut self, ticket: Ticket, next: Option<&Attempt>) -> Call {
         let next = next.map(|attempt| (attempt, self.now() + 1_000));
-        let (keys, terms) = (&self.keys, self.terms);
-        Leave { keys, kind: Kind::Reentrant, ticket, owner: None, next, deaf: false, terms }.call()
+        let (keys, kind, terms) = (&self.keys, self.kind, self.terms);
+        Leave { keys, kind, ticket, owner: None, next, deaf: false, terms }.call()
     }
 
     pub fn leave_for(&mut self, ticket: Ticket, next: Option<&Attempt>) -> LeaveReply {

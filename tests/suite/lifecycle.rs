@@ -1,9 +1,13 @@
 //! What is left of clients that close and of waits that are dropped: nothing.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
 
 use futures_util::FutureExt;
 use futures_util::future::join;
+use futures_util::task::ArcWake;
 use lockwright::{LockError, LossReason, Owner, PingError, UnlockError};
 
 use super::*;
@@ -11,7 +15,7 @@ use super::*;
 pub async fn closing_ends_waits_and_guards_and_frees<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let held = take(&one, "a").await;
-    let lost = held.lost();
+    let lost = tokio::spawn(held.lost());
     let not_mine = take(&other, "b").await;
     let anonymous = tokio::spawn(one.lock("b").lock());
     let owned = tokio::spawn(one.lock("b").with_owner(&Owner::new()).try_lock_for(PATIENCE));
@@ -19,7 +23,7 @@ pub async fn closing_ends_waits_and_guards_and_frees<D: Deployment>(on: &D) {
     // Behind one of them inside the client.
     let behind = tokio::spawn(one.lock("b").lock());
     soon("the close", join(one.close(), one.close())).await;
-    assert_eq!(soon("the news", lost).await, LossReason::Closed);
+    assert_eq!(soon("the news", lost).await.expect("no panic"), LossReason::Closed);
     assert!(!held.is_held());
     for wait in [anonymous, behind] {
         assert_eq!(soon("the end of the wait", wait).await.expect("no panic").err(), Some(LockError::Closed));
@@ -66,11 +70,11 @@ pub async fn a_guard_keeps_its_client_alive<D: Deployment>(on: &D) {
     let other = on.client().await;
     let guard = {
         let client = on.client().await;
-        let lease = lockwright::Lease::renewed(Duration::from_millis(300));
+        let lease = lockwright::Lease::renewed(Duration::from_millis(900));
         client.lock("a").with_lease(lease).lock().await.expect("it is granted")
     };
     // The passing of time is the subject: three leases.
-    pass(Duration::from_millis(900)).await;
+    pass(Duration::from_millis(2_700)).await;
     assert!(guard.is_held() && is_busy(&other, "a").await);
     let waiting = tokio::spawn({
         let client = on.client().await;
@@ -108,18 +112,25 @@ pub async fn a_wait_that_is_dropped_leaves_nothing<D: Deployment>(on: &D) {
 
 pub async fn a_wait_that_is_dropped_while_it_is_granted_leaves_nothing<D: Deployment>(on: &D) {
     let (one, other) = (on.client_with(slow_to_poll).await, on.client_with(slow_to_poll).await);
-    for round in 0..50 {
-        let guard = take_or_wait(&one).await;
+    for round in 0..60 {
+        let guard = wait_for(&one, "a").await;
+        let woken = Arc::new(Woken::default());
         {
             let mut waiting = pin!(other.lock("a").lock());
-            assert!(waiting.as_mut().now_or_never().is_none());
-            if round % 2 == 0 {
+            let waker = futures_util::task::waker(woken.clone());
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            if round % 3 > 0 {
                 until_waiting(&one, "a", 1).await;
             }
-            // The hand-over is under way, here or there, when the wait is dropped.
             drop(guard);
-            for _ in 0..round {
-                tokio::task::yield_now().await;
+            if round % 3 == 2 {
+                // Granted to it, and never seen.
+                until("the grant", async || woken.0.load(Ordering::SeqCst)).await;
+            } else {
+                // The hand-over is under way, here or there.
+                for _ in 0..round {
+                    tokio::task::yield_now().await;
+                }
             }
         }
         // What was granted unseen comes back at once, not at the end of a claim or at a poll.
@@ -130,9 +141,13 @@ pub async fn a_wait_that_is_dropped_while_it_is_granted_leaves_nothing<D: Deploy
     until_free(&one, "a").await;
 }
 
-/// Takes a lock that a dropped wait of the round before may just be giving back.
-async fn take_or_wait(client: &Client) -> Guard {
-    wait_for(client, "a").await
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl ArcWake for Woken {
+    fn wake_by_ref(woken: &Arc<Self>) {
+        woken.0.store(true, Ordering::SeqCst);
+    }
 }
 
 pub async fn a_ping_is_answered<D: Deployment>(on: &D) {

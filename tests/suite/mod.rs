@@ -1,6 +1,8 @@
 //! What every back end must do: cases that know no back end. A case is a function over a [`Deployment`]; it stands
 //! once in [`for_each_case`], and `tests/conformance.rs` makes a test of it for each back end.
 
+pub mod fair;
+pub mod fenced;
 pub mod leases;
 pub mod lifecycle;
 pub mod load;
@@ -54,6 +56,7 @@ macro_rules! for_each_case {
                 a_lease_shorter_than_the_work_is_renewed,
                 a_fixed_lease_ends_and_tells,
                 a_fixed_lease_after_a_hand_over_ends_in_time,
+                a_short_extension_costs_no_hold,
                 extending_moves_the_end,
                 extending_never_shortens,
                 what_is_left_becomes_less,
@@ -68,8 +71,26 @@ macro_rules! for_each_case {
                 a_wait_that_is_dropped_while_it_is_granted_leaves_nothing,
                 a_ping_is_answered,
             }
+            [Reentrant] fenced {
+                a_fenced_value_is_written_and_read,
+                a_stale_holder_is_refused,
+                one_token_may_write_again_from_any_client,
+                what_no_fenced_key_can_have_is_told,
+            }
             [Reentrant] load {
                 a_thousand_tasks_never_overlap,
+            }
+            [Fair] fair {
+                turns_follow_the_order_of_asking_across_clients,
+                waiters_that_leave_do_not_hold_up_the_others,
+                an_owner_enters_its_fair_lock_again,
+                one_name_is_one_kind,
+                a_place_at_a_free_lock_is_granted_at_once,
+                places_move_forward_and_are_granted,
+                a_place_that_is_dropped_is_given_up,
+                a_step_that_is_dropped_loses_nothing,
+                places_end_with_their_client,
+                a_hundred_tasks_take_turns,
             }
         }
     };
@@ -80,6 +101,7 @@ pub(crate) use for_each_case;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
     Reentrant,
+    Fair,
 }
 
 /// A back end with a fresh store behind it, for one case.
@@ -99,10 +121,18 @@ pub trait Deployment {
     async fn check_left(&self);
 }
 
+/// After this long a case never ends, on the busiest machine.
+const HANGS: Duration = Duration::from_secs(180);
+
 /// Runs one case, on a back end that can.
 pub async fn run<D: Deployment>(on: D, needs: Capability, case: impl AsyncFnOnce(&D)) {
     if D::CAPABILITIES.contains(&needs) {
-        Box::pin(case(&on)).await;
+        let clock = Clock::boot();
+        tokio::select! {
+            biased;
+            () = Box::pin(case(&on)) => {}
+            () = clock.sleep(HANGS) => panic!("the case hangs"),
+        }
         on.check_left().await;
     }
 }

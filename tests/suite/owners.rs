@@ -7,7 +7,7 @@ use lockwright::{InOwner, Owner, ReentrantLock};
 use super::*;
 
 /// How long a wait goes on that is to find the lock held.
-const A_WHILE: Duration = Duration::from_millis(100);
+const A_WHILE: Duration = Duration::from_millis(500);
 
 async fn enter(lock: &ReentrantLock) -> Guard {
     soon("the lock", lock.lock()).await.expect("it is granted")

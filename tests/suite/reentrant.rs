@@ -49,10 +49,11 @@ pub async fn a_limited_wait_ends_in_time<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take(&one, "a").await;
     let lock = other.lock("a");
-    let limit = Duration::from_millis(300);
+    // Long enough for a busy machine to answer in, or the outcome would be that nothing is known.
+    let limit = Duration::from_secs(1);
     let (took, outcome) = timed("the end of the wait", lock.try_lock_for(limit)).await;
     assert!(matches!(outcome, Ok(None)), "{outcome:?}");
-    assert!(took >= limit && took < limit + Duration::from_secs(1), "{took:?}");
+    assert!(took >= limit && took < limit + Duration::from_secs(2), "{took:?}");
     let deadline = in_time(limit);
     let outcome = soon("the end of the wait", lock.try_lock_until(deadline)).await;
     assert!(matches!(outcome, Ok(None)) && time_until(deadline).is_zero(), "{outcome:?}");
@@ -75,14 +76,17 @@ pub async fn a_limited_wait_takes_what_comes_free<D: Deployment>(on: &D) {
 }
 
 pub async fn a_wait_for_a_holder_is_no_wait_for_the_server<D: Deployment>(on: &D) {
-    // Less than the time between two polls, in which the server is not asked and says nothing.
-    let impatient = |builder: ClientBuilder| builder.unavailable_after(Duration::from_millis(200));
+    // Less than the 3 s between two polls, in which the server is not asked and says nothing.
+    let impatient = |builder: ClientBuilder| {
+        let rare_polls = builder.claim(Duration::from_secs(6)).client_deadline(Duration::from_secs(60));
+        rare_polls.unavailable_after(Duration::from_secs(2))
+    };
     let (one, other) = (on.client().await, on.client_with(impatient).await);
     let guard = take(&one, "a").await;
     let waiting = tokio::spawn(other.lock("a").lock());
     until_waiting(&one, "a", 1).await;
     // The passing of time is the subject: one poll at least.
-    pass(Duration::from_secs(2)).await;
+    pass(Duration::from_secs(4)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     guard.unlock().await.expect("it is held");
     assert!(soon("the lock", waiting).await.expect("no panic").expect("it is granted").is_held());
@@ -244,7 +248,7 @@ pub async fn a_section_is_not_begun_without_the_lock<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let guard = take(&one, "a").await;
     let lock = other.lock("a");
-    let limit = Duration::from_millis(50);
+    let limit = Duration::from_millis(500);
     assert_eq!(lock.run_for(limit, async |_| panic!("it was begun")).await, Ok(None::<()>));
     let why = lock.run_or_else(async |_| panic!("it was begun"), async |why| why).await;
     assert_eq!(why, Ok(NotObtained::Held));
@@ -264,13 +268,14 @@ pub async fn force_takes_a_lock_from_its_holder<D: Deployment>(on: &D) {
     let guard = take(&one, "a").await;
     let waiting = tokio::spawn(other.lock("a").lock());
     until_waiting(&one, "a", 1).await;
-    let lost = guard.lost();
+    // On a task of its own, so that nothing but its own waker has it polled.
+    let lost = tokio::spawn(guard.lost());
     // A token of another grant is not this one's.
     assert_eq!(other.force_release("a", guard.token() - 1).await, Ok(false));
     assert!(guard.is_held());
     assert_eq!(other.force_release("a", guard.token()).await, Ok(true));
     let (took, reason) = timed("the news", lost).await;
-    assert!(took < BY_MESSAGE && reason == LossReason::TakenByForce, "{reason:?} after {took:?}");
+    assert!(took < BY_MESSAGE && reason.expect("no panic") == LossReason::TakenByForce, "after {took:?}");
     assert!(!guard.is_held());
     let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
     assert!(next.token() > guard.token());

@@ -2,9 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 pub mod backend;
+pub mod fence;
+pub mod frames;
 pub mod logs;
 pub mod proxy;
 pub mod resp;
 pub mod server;
 pub mod time;
 pub mod tls;
+pub mod worker;

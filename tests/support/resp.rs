@@ -79,6 +79,12 @@ impl Connection {
         }
     }
 
+    /// One request as it is, and its reply.
+    pub fn raw(&mut self, frame: &[u8]) -> Reply {
+        self.stream.get_mut().write_all(frame).expect("the server reads");
+        self.read()
+    }
+
     pub fn send<A: AsRef<[u8]>>(&mut self, words: &[A]) {
         let mut frame = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::resp::Connection;
@@ -98,8 +98,12 @@ impl Server {
 
     /// Sends the process a signal, `STOP` and `CONT` for instance.
     pub fn signal(&self, name: &str) {
-        let done = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(done.expect("kill runs").success());
+        signal(self.pid(), name);
+    }
+
+    /// The server's own files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 }
 
@@ -107,6 +111,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Sends a signal, `STOP` for instance, to a process that this one has started.
+pub fn signal(pid: u32, name: &str) {
+    let done = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(done.expect("kill runs").success());
 }
 
 /// A port that nobody listens on now.

@@ -84,7 +84,7 @@ async fn a_server_without_a_password_takes_any() {
 
 /// A server that answers a command which contains the first text of a pair with the second, and all else with OK.
 /// `{asked}` in an answer is what was asked, as old servers repeat it.
-pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
+pub fn fake(answers: Vec<(String, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://:sesame@{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -92,10 +92,11 @@ pub fn fake(answers: &'static [(&'static str, &'static str)]) -> String {
             let mut bytes = [0; 4_096];
             while let Ok(read @ 1..) = stream.read(&mut bytes) {
                 let asked = String::from_utf8_lossy(&bytes[..read]).into_owned();
-                let answer = answers.iter().find(|(command, _)| asked.contains(command));
+                let answer = answers.iter().find(|(command, _)| asked.contains(command.as_str()));
                 let words: Vec<_> =
                     asked.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
-                let text = answer.map_or("+OK\r\n", |(_, text)| text).replace("{asked}", &words.join(" "));
+                let text =
+                    answer.map_or("+OK\r\n", |(_, text)| text.as_str()).replace("{asked}", &words.join(" "));
                 if stream.write_all(text.as_bytes()).is_err() {
                     break;
                 }
@@ -110,9 +111,9 @@ pub const OLD: &str = "-ERR unknown command `HELLO`, with args beginning with: {
 
 #[tokio::test]
 async fn a_server_that_speaks_resp2_only_is_unsupported() {
-    let old =
-        fake(&[("HELLO", "-ERR unknown command `HELLO`, with args beginning with: `3`, `sesame`, \r\n")]);
-    let other = fake(&[("HELLO", "-NOPROTO unsupported protocol version\r\n")]);
+    let hello = |says: &str| fake(vec![("HELLO".into(), says.into())]);
+    let old = hello("-ERR unknown command `HELLO`, with args beginning with: `3`, `sesame`, \r\n");
+    let other = hello("-NOPROTO unsupported protocol version\r\n");
     for url in [old, other] {
         let Err(NoWire::Refused(error)) = dial(&url).await else { panic!("RESP2 is taken") };
         assert!(!error.text.contains("sesame"), "{error:?}");

@@ -32,6 +32,7 @@ use supervisor::Supervisor;
 mod backoff;
 mod call;
 mod handshake;
+mod preflight;
 mod pulse;
 mod supervisor;
 
@@ -51,7 +52,8 @@ struct Shared {
     scripts: Vec<Known>,
     ready: Mutex<Option<Arc<Ready>>>,
     epoch: AtomicU64,
-    warned: AtomicBool,
+    warned_of_texts: AtomicBool,
+    warned_of_eviction: AtomicBool,
 }
 
 /// A script, and the hash under which servers know it: they tell it when they load the script.
@@ -124,7 +126,8 @@ impl Shared {
             scripts: scripts.iter().map(known).collect(),
             ready: Mutex::new(None),
             epoch: AtomicU64::new(0),
-            warned: AtomicBool::new(false),
+            warned_of_texts: AtomicBool::new(false),
+            warned_of_eviction: AtomicBool::new(false),
         }
     }
 

@@ -109,7 +109,7 @@ pub fn is_denied(error: &ServerError, command: &str) -> bool {
 
 /// Warns, once for each client, that this server runs no script by hash.
 pub fn warn_of_texts(shared: &Shared, error: &ServerError) {
-    if !shared.warned.swap(true, Ordering::Relaxed) {
+    if !shared.warned_of_texts.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             error = error.text,
             "scripts are sent as texts with each call, since the server refuses EVALSHA or SCRIPT LOAD"

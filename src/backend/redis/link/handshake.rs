@@ -13,6 +13,7 @@ use crate::error::{ConnectError, Fault};
 use crate::sync::Arc;
 
 use super::call::{is_denied, load_words, warn_of_texts};
+use super::preflight::value_in;
 use super::{Known, Shared};
 
 /// The layout of the data in Redis that this client knows. Clients of different layouts never share a namespace.
@@ -89,6 +90,7 @@ impl Fresh<'_> {
         if db != 0 {
             self.ask("SELECT", vec![db.to_string().into()]).await?;
         }
+        self.check_server().await?;
         self.check_layout(config.namespace.layout_key()).await?;
         let by_text = AtomicBool::new(false);
         let loaded = try_join_all(shared.scripts.iter().map(|known| self.load(known))).await;
@@ -113,11 +115,15 @@ impl Fresh<'_> {
         }
     }
 
-    /// Which run of which server this is; `None` where the server keeps it to itself.
-    pub async fn run_id(&self) -> Option<String> {
-        let Ok(Value::Bulk(info)) = self.ask("INFO", vec!["server".into()]).await else { return None };
-        let info = String::from_utf8_lossy(&info);
-        info.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned())
+    /// What the server tells of itself; `None` where it keeps that to itself.
+    pub async fn info(&self) -> Option<String> {
+        let Ok(Value::Bulk(info)) = self.ask("INFO", Vec::new()).await else { return None };
+        Some(String::from_utf8_lossy(&info).into_owned())
+    }
+
+    /// Which run of which server this is.
+    pub fn run_id(info: Option<&str>) -> Option<String> {
+        value_in(info?, "run_id").map(str::to_owned)
     }
 
     /// The server's clock in milliseconds.
@@ -163,7 +169,7 @@ impl Fresh<'_> {
         Ok(())
     }
 
-    async fn ask(&self, name: &'static str, words: Vec<Word>) -> Result<Value, Failure> {
+    pub async fn ask(&self, name: &'static str, words: Vec<Word>) -> Result<Value, Failure> {
         self.wire.call(name, words, self.limit).await
     }
 }

@@ -16,6 +16,7 @@ use crate::sync::Arc;
 
 use super::backoff::Backoff;
 use super::handshake::{Fresh, Trouble};
+use super::preflight::Needs;
 use super::pulse;
 use super::{Ready, Shared};
 
@@ -266,16 +267,21 @@ impl Supervisor {
     async fn build_command(&self) -> Result<Command, Trouble> {
         let wire = self.dialer.connect(self.connect_limit()).await?;
         let fresh = self.fresh(&wire);
+        // A right that is taken away later is the trouble of those calls that need it.
+        if self.epoch == 0 {
+            fresh.check_rights(&self.needs(), &self.shared).await?;
+        }
         let by_text = fresh.prepare(self.db, &self.config, &self.shared).await?;
-        let run_id = fresh.run_id().await;
-        Ok(Command { wire: Arc::new(wire), by_text, run_id })
+        let info = fresh.info().await;
+        fresh.check_eviction(info.as_deref(), &self.shared).await;
+        Ok(Command { run_id: Fresh::run_id(info.as_deref()), wire: Arc::new(wire), by_text })
     }
 
     async fn build_subscription(&self, command: &Command) -> Result<Subscription, Trouble> {
         let wire = self.dialer.connect(self.connect_limit()).await?;
         let fresh = self.fresh(&wire);
         fresh.name(&self.config).await;
-        let run_id = fresh.run_id().await;
+        let run_id = Fresh::run_id(fresh.info().await.as_deref());
         if run_id.is_some() && command.run_id.is_some() && run_id != command.run_id {
             // A failover between the two: both must be at the new server, or the messages' clock is not the replies'.
             command.wire.discard().await;
@@ -318,6 +324,15 @@ impl Supervisor {
             let reason = ConnectError::from(trouble.clone()).to_string();
             tracing::warn!(reason, "no subscription: waiters poll until there is one");
             self.trouble = Some(trouble);
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        let namespace = &self.config.namespace;
+        Needs {
+            namespace: namespace.to_string(),
+            layout_key: namespace.layout_key(),
+            channel: self.channel.clone(),
         }
     }
 

@@ -313,7 +313,8 @@ fn is_of_ping(error: &ServerError) -> bool {
         // These stop PING, and no SUBSCRIBE.
         "MISCONF" | "MASTERDOWN" | "LOADING" => true,
         "NOPERM" => error.text.contains("'ping'"),
-        _ => false,
+        // Where PING is disabled.
+        _ => error.text.starts_with("ERR unknown command") && error.text.contains("PING"),
     }
 }
 

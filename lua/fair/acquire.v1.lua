@@ -1,0 +1,35 @@
+-- fair/acquire, version 1
+-- EFFECT   Gives the lock to a ticket, adds the ticket's hold where its owner holds the lock, or queues it. A lock
+--          that is found free goes to the first waiting ticket that can be reached. Repeating the call is harmless.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  ticket  mine
+-- ARGV[6]  owner   mine; - where I have none
+-- ARGV[7]  ms      my lease
+-- ARGV[8]  count   how many tokens my grant carries
+-- ARGV[9]  text    my label; may be empty
+-- ARGV[10] ms      server time after which this call changes nothing
+-- ARGV[11] 012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
+-- ARGV[12] 01      whether my client hears no messages
+-- RETURNS  granted now:ms token:token left:ms waiting:01
+-- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
+--            hold:ticket...
+--          (more: call again, this call got only part of the way; sequence: how many had joined this queue, mine the
+--          last; living: how many wait; holds: all of my client)
+-- RETURNS  busy now:ms left:ms
+-- RETURNS  stale now:ms
+-- RETURNS  kind_mismatch now:ms kind:text
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    grant   the waiting ticket that the lock went to
+-- WAKES    lost    the same ticket, where its grant could not be given a lease
+-- WAKES    held    the holders, where the ticket heads the queue or polls
+-- COST     6 (the lock is free, nobody waits, a token is remembered)
+-- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
+return acquire(KIND)

@@ -1,0 +1,34 @@
+-- fair/leave, version 1
+-- EFFECT   Takes a ticket out, be it a hold or a place in the queue. A lock that is free then goes to the first
+--          waiting ticket that can be reached; a new ticket of the same client can join the queue before that. Only
+--          the ticket binds, and it is never used twice: repeating the call is harmless. Works when memory is full.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  ticket  the one that leaves
+-- ARGV[6]  01      whether my client hears no messages
+-- ARGV[7]  ticket  a new one of the same client; it and what follows may be left out
+-- ARGV[8]  owner   its owner; - where it has none
+-- ARGV[9]  ms      its lease
+-- ARGV[10] count   how many tokens its grant carries
+-- ARGV[11] text    its label; may be empty
+-- ARGV[12] ms      server time after which it is not queued
+-- RETURNS  gone now:ms more:01
+--          (it was no hold; more: acquire or leave again, this call got only part of the way)
+-- RETURNS  kept now:ms
+--          (its owner has other holds)
+-- RETURNS  freed now:ms more:01 'none'
+-- RETURNS  freed now:ms more:01 'queued' place:count left:ms sequence:count
+-- RETURNS  freed now:ms more:01 'granted' token:token left:ms waiting:01
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    grant   the waiting ticket that the lock went to
+-- WAKES    lost    the same ticket, where its grant could not be given a lease
+-- COST     4 (the only hold, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
+return leave(KIND)

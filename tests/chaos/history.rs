@@ -1,0 +1,172 @@
+//! What the workers reported, and the judge: the grants of a lock in the order of their tokens are the order that
+//! everything else must agree with.
+
+use std::collections::BTreeMap;
+
+/// One hold, times in ns on the clock of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub token: u64,
+    pub asked: u64,
+    pub granted: u64,
+    /// Until when its holder was seen to trust it.
+    pub end: u64,
+}
+
+/// A time in which the server lost data.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    pub began: u64,
+    pub ended: u64,
+}
+
+/// Two holds that contradict each other, the smaller token first.
+type Pair = (Hold, Hold);
+
+#[derive(Default)]
+pub struct History {
+    /// By lock, then by the worker's name for it.
+    holds: BTreeMap<usize, BTreeMap<String, Hold>>,
+    locks: BTreeMap<String, usize>,
+    pub refused: Vec<(u64, String)>,
+    pub odd: Vec<String>,
+    pub losses: Vec<Loss>,
+    pub operations: u64,
+    pub failures: u64,
+    pub last_grant: BTreeMap<usize, u64>,
+}
+
+impl History {
+    pub fn grants(&self) -> usize {
+        self.holds.values().map(BTreeMap::len).sum()
+    }
+
+    /// Takes one line of the `worker`, a name that no other process has.
+    pub fn take(&mut self, worker: usize, line: &str) {
+        let mut words = line.split(' ');
+        let kind = words.next().unwrap_or_default();
+        let id = format!("{worker}.{}", words.next().unwrap_or_default());
+        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        match (kind, numbers.as_slice()) {
+            ("grant", &[lock, token, asked, granted, end]) => {
+                let lock = usize::try_from(lock).expect("few locks");
+                self.locks.insert(id.clone(), lock);
+                self.holds.entry(lock).or_default().insert(id, Hold { token, asked, granted, end });
+                self.last_grant.insert(lock, granted);
+            }
+            ("seen", &[end]) => self.with(&id, |hold| hold.end = hold.end.max(end)),
+            ("end", &[end]) => self.with(&id, |hold| hold.end = end),
+            ("refused", &[at, _]) => self.refused.push((at, line.to_owned())),
+            ("done", &[failures]) => {
+                self.operations +=
+                    line.split(' ').nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+                self.failures += failures;
+            }
+            ("connected", _) => {}
+            _ => self.odd.push(format!("worker {worker}: {line}")),
+        }
+    }
+
+    fn with(&mut self, id: &str, change: impl FnOnce(&mut Hold)) {
+        let hold = self.locks.get(id).and_then(|lock| self.holds.get_mut(lock)?.get_mut(id));
+        if let Some(hold) = hold {
+            change(hold);
+        }
+    }
+
+    /// The violations, and how many overlaps lost data explains.
+    pub fn judge(&self) -> (Vec<String>, usize) {
+        let (mut violations, mut excused) = (self.odd.clone(), 0);
+        for (lock, holds) in &self.holds {
+            let mut holds: Vec<Hold> = holds.values().copied().collect();
+            holds.sort_by_key(|hold| hold.token);
+            let twice = holds.windows(2).filter(|pair| pair[0].token == pair[1].token);
+            violations.extend(twice.map(|pair| format!("lock {lock}: a token twice: {pair:?}")));
+            violations.extend(misordered(&holds).iter().map(|pair| format!("lock {lock}: order: {pair:?}")));
+            for pair in overlaps(&holds) {
+                if self.explains(pair.0.asked.min(pair.1.asked), pair.0.granted.max(pair.1.granted)) {
+                    excused += 1;
+                } else {
+                    violations.push(format!("lock {lock}: overlap: {pair:?}"));
+                }
+            }
+        }
+        for (at, what) in &self.refused {
+            // Whoever lost its hold with the data learns it at its next renewal, a third of a lease away.
+            if self.explains(at.saturating_sub(3_000_000_000), *at) {
+                excused += 1;
+            } else {
+                violations.push(format!("a trusted holder was {what}"));
+            }
+        }
+        (violations, excused)
+    }
+
+    fn explains(&self, from: u64, until: u64) -> bool {
+        self.losses.iter().any(|loss| loss.began <= until && loss.ended >= from)
+    }
+}
+
+/// Holds that overlap another one. `holds` is sorted by token.
+fn overlaps(holds: &[Hold]) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    let Some(mut longest) = holds.first().copied() else { return pairs };
+    for &hold in &holds[1..] {
+        if longest.end > hold.granted && hold.token != longest.token {
+            pairs.push((longest, hold));
+        }
+        if hold.end > longest.end {
+            longest = hold;
+        }
+    }
+    pairs
+}
+
+/// Holds that were asked for when one with a larger token had been granted. `holds` is sorted by token.
+fn misordered(holds: &[Hold]) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    let Some(mut first) = holds.last().copied() else { return pairs };
+    for &hold in holds.iter().rev().skip(1) {
+        if first.granted < hold.asked {
+            pairs.push((hold, first));
+        }
+        if hold.granted < first.granted {
+            first = hold;
+        }
+    }
+    pairs
+}
+
+/// A history of these grants: token, asked, granted, end.
+#[cfg(test)]
+fn history(grants: &[[u64; 4]]) -> History {
+    let mut history = History::default();
+    for (number, [token, asked, granted, end]) in grants.iter().enumerate() {
+        history.take(0, &format!("grant 0.{number} 1 {token} {asked} {granted} {granted}"));
+        history.take(0, &format!("end 0.{number} {end}"));
+    }
+    history
+}
+
+#[test]
+fn the_judge_finds_what_it_is_there_for() {
+    let good = [[10, 0, 1, 5], [11, 2, 5, 7], [30, 3, 8, 9]];
+    assert_eq!(history(&good).judge(), (Vec::new(), 0));
+    for (bad, rule) in [
+        ([[10, 0, 1, 5], [11, 2, 4, 7], [30, 3, 8, 9]], "overlap"),
+        ([[10, 0, 1, 9], [11, 2, 3, 4], [30, 3, 10, 11]], "overlap"),
+        ([[10, 0, 1, 5], [11, 6, 7, 8], [12, 2, 5, 6]], "order"),
+        ([[10, 0, 1, 5], [10, 2, 5, 7], [30, 3, 8, 9]], "twice"),
+    ] {
+        let (violations, _) = history(&bad).judge();
+        assert!(violations.iter().any(|violation| violation.contains(rule)), "{rule}: {violations:?}");
+    }
+    let mut lossy = history(&[[10, 0, 1, 5], [11, 2, 4, 7]]);
+    lossy.losses.push(Loss { began: 3, ended: 3 });
+    assert_eq!(lossy.judge(), (Vec::new(), 1));
+    let mut refused = history(&good);
+    refused.take(0, "refused 0.1 4000000000 11");
+    assert_eq!(refused.judge().0.len(), 1);
+    refused.take(0, "odd something");
+    assert_eq!(refused.judge().0.len(), 2);
+}

@@ -1,0 +1,79 @@
+//! Faults of processes, networks, servers and load, each on a real server: one test for each id of the catalogue.
+//!
+//! Above each test stands what makes it fail: the line of `src/` or `lua/` that must stay. The bounds are those of
+//! the protocol's table "how long a waiter can be held up", with the claim and the deadline scaled down.
+
+use std::time::Duration;
+
+use lockwright::Client;
+use lockwright::internals::clock::{Clock, Moment};
+use lockwright::internals::scripts::ALL;
+use sha1::{Digest, Sha1};
+
+use crate::suite::until;
+use crate::support::server::Server;
+use crate::support::time::eventually;
+use crate::support::worker;
+
+mod clocks;
+mod load;
+mod messages;
+mod outages;
+mod processes;
+mod requests;
+mod servers;
+
+/// What a test may take beyond its bound, as the protocol's table has it.
+const MARGIN: Duration = Duration::from_millis(250);
+
+/// No test: what a worker process runs. Without the variable that tells it what to do it ends at once.
+#[test]
+fn worker() {
+    worker::work();
+}
+
+fn now() -> Moment {
+    Clock::boot().now()
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// The word by which a script's requests are known: the hash of its text.
+fn hash(name: &str) -> String {
+    let script = ALL.iter().find(|script| script.name == name).expect("there is such a script");
+    Sha1::digest(script.text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn acquire() -> String {
+    hash("reentrant/acquire")
+}
+
+fn leave() -> String {
+    hash("reentrant/leave")
+}
+
+fn renew() -> String {
+    hash("common/renew")
+}
+
+/// What is left of the lock's lease at the server; nothing where nobody holds it.
+fn lease_left(server: &Server, name: &str) -> Duration {
+    let left = server.connection().ok(&["PTTL", &format!("lw:{{{name}}}")]).int();
+    millis(u64::try_from(left).unwrap_or(0))
+}
+
+/// Waits until the server answers this client.
+async fn until_answered(client: &Client) {
+    until("an answer", async || client.ping().await.is_ok()).await;
+}
+
+/// Waits until nothing is left but counters and the layout, and nobody subscribes.
+async fn check_left(server: &Server) {
+    eventually("a server without locks", || {
+        let keys = server.connection().ok(&["KEYS", "*"]).texts();
+        keys.iter().all(|key| key.ends_with("}:token") || key.ends_with(":layout"))
+    })
+    .await;
+}

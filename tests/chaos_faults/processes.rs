@@ -1,0 +1,324 @@
+//! A: processes that die, hang, starve and start again.
+
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::suite::{info, take, until_waiting};
+use crate::support::proxy::Proxy;
+use crate::support::time::soon;
+use crate::support::worker::{Scene, Worker};
+
+/// Holder and waiter in processes of their own, each with a write to the resource.
+struct Pair {
+    scene: Scene,
+    holder: Worker,
+    waiter: Worker,
+    token: u64,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let mut scene = Scene::new();
+        // Polls that are so far between, 700 ms, would by themselves be too late for the end of the lease.
+        scene.pace.claim = 1_400;
+        scene.pace.deadline = 3_000;
+        let (mut holder, mut waiter) = (scene.worker().await, scene.worker().await);
+        let (token, _) = holder.take("a").await;
+        assert_eq!(holder.ask("write a").await, "true");
+        waiter.order("take a");
+        until_waiting(&scene.client().await, "a", 1).await;
+        Self { scene, holder, waiter, token }
+    }
+
+    /// The waiter gets the lock within what was left of the lease at `since`, and holds it alone.
+    async fn next_within(&mut self, left: Duration, since: Moment) {
+        let (token, at) = self.waiter.granted("a").await;
+        let took = at.since(since);
+        assert!(took <= left + MARGIN, "granted after {took:?}, {left:?} of the lease were left");
+        assert!(token > self.token);
+        assert_eq!(self.waiter.ask("write a").await, "true");
+    }
+
+    async fn end(mut self) {
+        assert_eq!(self.waiter.ask("free a").await, "ok");
+        assert_eq!(self.scene.fence.cell("a").refused, 0);
+        check_left(&self.scene.server).await;
+    }
+}
+
+// `local/state.rs`, `queued_with`: the poll at the end of the lease.
+#[tokio::test]
+async fn a1_a_killed_holder_is_followed_when_its_lease_ends() {
+    let mut pair = Pair::new().await;
+    let (since, left) = (now(), lease_left(&pair.scene.server, "a"));
+    pair.holder.kill();
+    pair.next_within(left, since).await;
+    pair.end().await;
+}
+
+// `guard.rs`, `is_held`: the clock is read at the call.
+#[tokio::test]
+async fn a2_a_holder_that_was_stopped_beyond_its_lease_knows_it_at_its_first_look() {
+    let mut pair = Pair::new().await;
+    let (since, left) = (now(), lease_left(&pair.scene.server, "a"));
+    pair.holder.signal("STOP");
+    pair.next_within(left, since).await;
+    // How long it is stopped is the subject here.
+    Clock::boot().sleep_until(since.plus(pair.scene.pace.lease() * 2)).await;
+    pair.holder.order("look a");
+    pair.holder.order("write a");
+    pair.holder.signal("CONT");
+    assert_eq!(pair.holder.hear("look a").await, "false");
+    assert_eq!(pair.holder.hear("write a").await, "false", "a stale holder has written");
+    let answer = pair.holder.ask("free a").await;
+    assert!(answer.starts_with("Lost"), "{answer}");
+    assert_eq!(pair.waiter.ask("look a").await, "true", "a stale holder has released its successor");
+    assert_eq!(pair.waiter.ask("free a").await, "ok");
+    assert_eq!(pair.scene.fence.cell("a").refused, 1);
+    check_left(&pair.scene.server).await;
+}
+
+// `local/state.rs`, `granted` and `renewed`: `renew_at` is a third of the lease away, and counts from the send.
+#[tokio::test]
+async fn a3_a_holder_that_was_stopped_for_less_than_its_lease_goes_on() {
+    let mut scene = Scene::new();
+    scene.pace.lease = 3_000;
+    let mut holder = scene.worker().await;
+    let (token, _) = holder.take("a").await;
+    let lease = scene.pace.lease();
+    eventually("a renewal", || lease_left(&scene.server, "a") > lease * 97 / 100).await;
+    holder.signal("STOP");
+    // How long it is stopped is the subject here.
+    Clock::boot().sleep(lease * 8 / 10).await;
+    assert!(lease_left(&scene.server, "a") < lease / 4);
+    holder.signal("CONT");
+    eventually("a renewal at once", || lease_left(&scene.server, "a") > lease * 9 / 10).await;
+    assert_eq!(holder.ask("look a").await, "true");
+    assert_eq!(info(&scene.client().await, "a").await.token, Some(token));
+    assert_eq!((holder.ask("free a").await.as_str(), holder.heard("lost")), ("ok", None));
+    check_left(&scene.server).await;
+}
+
+// `local/errands.rs`, `Sent::base`: a validity counts from the send (mutant `ValidityFromReply`).
+#[tokio::test]
+async fn a4_a_grant_whose_reply_was_read_after_its_end_is_none() {
+    let mut scene = Scene::new();
+    // So long that the late reply is read, and not given up before.
+    scene.pace.timeout = 10_000;
+    scene.pace.unavailable = 20_000;
+    let proxy = Proxy::to(scene.server.port());
+    let mut late = Worker::start(&scene.setting(proxy.url())).await;
+    // The reply is under way for long enough to stop its reader before it.
+    proxy.delay(millis(150));
+    late.order("take a");
+    eventually("the grant", || !lease_left(&scene.server, "a").is_zero()).await;
+    late.signal("STOP");
+    let first = info(&scene.client().await, "a").await.token.expect("it is held");
+    let mut other = scene.worker().await;
+    let (second, _) = other.take("a").await;
+    proxy.delay(Duration::ZERO);
+    late.signal("CONT");
+    until_waiting(&scene.client().await, "a", 1).await;
+    assert_eq!((other.ask("look a").await.as_str(), late.heard("granted a")), ("true", None));
+    assert_eq!(other.ask("free a").await, "ok");
+    let (third, _) = late.granted("a").await;
+    assert!(first < second && second < third);
+    assert_eq!((late.ask("look a").await.as_str(), late.ask("free a").await.as_str()), ("true", "ok"));
+    check_left(&scene.server).await;
+}
+
+// `lua/lib`, `advance`: an unreachable client's ticket is skipped; without that each dead waiter costs a claim.
+#[tokio::test]
+async fn a7_dead_waiters_cost_the_living_nothing() {
+    let scene = Scene::new();
+    let mut holder = scene.worker().await;
+    holder.take("a").await;
+    let watcher = scene.client().await;
+    let mut dead = Vec::new();
+    for count in 1..=5 {
+        let mut worker = scene.worker().await;
+        worker.order("take a");
+        until_waiting(&watcher, "a", count).await;
+        dead.push(worker);
+    }
+    let mut living = scene.worker().await;
+    living.order("take a");
+    until_waiting(&watcher, "a", 6).await;
+    dead.iter_mut().for_each(Worker::kill);
+    eventually("the end of their connections", || scene.server.clients().len() == 6).await;
+    let since = now();
+    assert_eq!(holder.ask("free a").await, "ok");
+    let (_, at) = living.granted("a").await;
+    assert!(at.since(since) <= MARGIN, "{:?}", at.since(since));
+    assert_eq!(living.ask("free a").await, "ok");
+    check_left(&scene.server).await;
+}
+
+// The child of a true `fork` would share the parent's memory and epoll instance; no safe Rust can make one, and our
+// code forbids the unsafe kind. What every program does, a child that runs another program, is tested: it gets none
+// of the connections (`SOCK_CLOEXEC`), so the server hears of its parent's end at once, though the child lives on.
+#[tokio::test]
+async fn a11_a_child_of_the_holder_has_none_of_its_connections() {
+    let mut pair = Pair::new().await;
+    let child = pair.holder.ask("child").await;
+    let open = std::fs::read_dir(format!("/proc/{child}/fd")).expect("the child lives");
+    let targets: Vec<_> = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok()).collect();
+    assert!(
+        !targets.is_empty() && targets.iter().all(|target| !target.to_string_lossy().starts_with("socket:")),
+        "{targets:?}"
+    );
+    let (connections, since) = (pair.scene.server.clients().len(), now());
+    let left = lease_left(&pair.scene.server, "a");
+    pair.holder.kill();
+    eventually("the end of its connections", || pair.scene.server.clients().len() <= connections - 2).await;
+    pair.next_within(left, since).await;
+    crate::support::server::signal(child.parse().expect("a process id"), "KILL");
+    pair.end().await;
+}
+
+// As A1: the library catches no signals. And `client.rs`, `close`: what is held is given back.
+#[tokio::test]
+async fn a12_a_terminated_holder_is_as_a_killed_one_and_a_graceful_end_frees_at_once() {
+    let mut pair = Pair::new().await;
+    let (since, left) = (now(), lease_left(&pair.scene.server, "a"));
+    pair.holder.signal("TERM");
+    pair.next_within(left, since).await;
+    let mut third = pair.scene.worker().await;
+    third.order("take a");
+    until_waiting(&pair.scene.client().await, "a", 1).await;
+    let since = now();
+    assert!(pair.waiter.finish());
+    let (_, at) = third.granted("a").await;
+    // The program needs a moment to end.
+    assert!(at.since(since) < pair.scene.pace.lease() / 2, "{:?}", at.since(since));
+    assert_eq!(third.ask("free a").await, "ok");
+    check_left(&pair.scene.server).await;
+}
+
+/// Processes that do nothing but compute. Killed when dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(count: usize) -> Self {
+        let loops = || Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn();
+        Self((0..count).map(|_| loops().expect("sh runs")).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+// `lease.rs`, `trusted_until`: a holder trusts its hold for less than the server keeps it.
+#[tokio::test]
+async fn a13_starved_processes_exclude_each_other() {
+    let scene = Scene::new();
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(scene.worker().await);
+    }
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    let busy = Busy::start(4 * cpus);
+    let nice = |worker: &Worker| {
+        let arguments = ["-n", "10", "-p", &worker.pid().to_string()];
+        Command::new("renice").args(arguments).stdout(Stdio::null()).status()
+    };
+    assert!(nice(&workers[0]).expect("renice runs").success());
+    workers.iter_mut().for_each(|worker| worker.order("turns a 40"));
+    for worker in &mut workers {
+        let refused = worker.hear("turns a 40").await;
+        // A guard that is trusted just before the write may end under it, where the process stands still then; the
+        // resource keeps that write out, and nothing else would.
+        assert!(
+            refused.parse::<u64>().expect("a number") <= 1,
+            "{refused} writes of trusted holders refused"
+        );
+    }
+    drop(busy);
+    let cell = scene.fence.cell("a");
+    assert!(cell.accepted >= 110 && cell.repeated == 0, "{cell:?}");
+    check_left(&scene.server).await;
+}
+
+/// How many sockets a process has open, once its descriptors are used up or not.
+fn sockets_of(worker: &Worker) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", worker.pid())).expect("the worker lives");
+    let targets: Vec<_> = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok()).collect();
+    let sockets = targets.iter().filter(|target| target.to_string_lossy().starts_with("socket:"));
+    // Before they are used up the proxy's refusals leave gaps, which is not meant here.
+    if targets.iter().filter(|target| target.ends_with("dev/null")).count() == 0 || targets.len() >= 64 {
+        return sockets.count();
+    }
+    usize::MAX / 2
+}
+
+// `wire/fred.rs` and `link/supervisor.rs`: what cannot be opened is tried again, and is no panic.
+#[tokio::test]
+async fn a14_a_process_without_file_descriptors_gets_errors_and_recovers() {
+    let scene = Scene::new();
+    let proxy = Proxy::to(scene.server.port());
+    let limited = |command: &mut Command| {
+        let program = command.get_program().to_owned();
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let variable = (worker::VARIABLE, serde_json::to_string(&scene.setting(proxy.url())));
+        *command = Command::new("sh");
+        command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]).arg(program).args(arguments);
+        command.env(variable.0, variable.1.expect("plain data"));
+    };
+    let mut worker = Worker::start_as(&scene.setting(proxy.url()), limited).await;
+    worker.take("held").await;
+    let sockets = sockets_of(&worker);
+    proxy.refuse(true);
+    proxy.cut();
+    worker.order("exhaust");
+    eventually("all descriptors in use", || sockets_of(&worker) + 2 <= sockets).await;
+    proxy.refuse(false);
+    let since = now();
+    worker.order("take another");
+    let error = worker.hear("failed another").await;
+    let took = now().since(since);
+    assert!(error.starts_with("Unavailable"), "{error}");
+    assert!(took <= millis(scene.pace.unavailable) + scene.pace.lease(), "{took:?}");
+    assert_eq!(worker.hear("lost held").await, "Expired");
+    worker.order("relax");
+    worker.order("take another");
+    // Its first answers may still be of the time without a connection.
+    worker.granted("another").await;
+    assert_eq!(worker.ask("free another").await, "ok");
+    drop(worker);
+    check_left(&scene.server).await;
+}
+
+// `ticket.rs`, `ClientId::random`: nothing of host, process or name is in it.
+#[tokio::test]
+async fn a15_a_process_that_starts_again_is_another_client() {
+    let scene = Scene::new();
+    let mut first = scene.worker().await;
+    let (token, _) = first.take("a").await;
+    let watcher = scene.client().await;
+    let old = info(&watcher, "a").await.holds[0].ticket.clone();
+    let (since, left) = (now(), lease_left(&scene.server, "a"));
+    first.kill();
+    let mut again = scene.worker().await;
+    again.order("take a");
+    let (next, at) = again.granted("a").await;
+    // It waits as anybody would: it is granted neither the old hold nor the lock before the lease ends.
+    assert!(next > token);
+    assert!(
+        at.since(since) + millis(20) >= left && at.since(since) <= left + MARGIN,
+        "{:?}",
+        at.since(since)
+    );
+    let new = info(&watcher, "a").await.holds[0].ticket.clone();
+    let client = |ticket: &str| ticket.rsplit_once(':').expect("a ticket").0.to_owned();
+    assert_ne!(client(&old), client(&new));
+    drop(again);
+    let guard = soon("the lease's end", watcher.lock("a").lock()).await.expect("it is granted");
+    drop(guard);
+    assert!(take(&watcher, "b").await.is_held());
+}
