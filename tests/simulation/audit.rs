@@ -168,6 +168,13 @@ impl Audit {
 }
 
 impl Audit {
+    /// Until when the server kept the grant that this token belongs to.
+    pub fn promised(&self, lock: &str, token: u64) -> Nanos {
+        let has =
+            |grant: &&Grant| grant.lock == lock && (grant.token..grant.token + grant.block).contains(&token);
+        self.grants.iter().filter(has).map(|grant| grant.ends).max().unwrap_or(0)
+    }
+
     /// Whether this grant was made before `time`.
     pub fn granted_before(&self, lock: &str, ticket: Ticket, token: u64, time: Nanos) -> bool {
         let grant = self.by_ticket.get(&(lock.to_owned(), ticket, token));

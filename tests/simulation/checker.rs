@@ -7,6 +7,7 @@ use crate::audit::Grant;
 use crate::dice::{MILLI, Nanos, SECOND};
 use crate::faults::{Fault, Incident};
 use crate::history::{History, Hold, Violation};
+use crate::report::lock_key;
 
 /// All holds by one token: one, or those of an owner that re-entered.
 #[derive(Clone, Debug)]
@@ -140,7 +141,7 @@ impl Judge<'_> {
 
     /// The server's grants of this lock by the first of their tokens.
     fn grants_of(&self, lock: usize) -> BTreeMap<u64, Grant> {
-        let key = format!("lw:{{{}}}", self.locks[lock]);
+        let key = lock_key(&self.locks[lock]);
         let mine = self.grants.iter().filter(|grant| grant.lock == key);
         let mut grants: BTreeMap<u64, Grant> = BTreeMap::new();
         for grant in mine {

@@ -49,16 +49,28 @@ pub struct Hold {
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
     pub trusted: Nanos,
+    /// Until when the server kept it at most.
+    pub promised: Nanos,
     /// When its holder began to give it back.
     pub released: Option<Nanos>,
     pub lost: Option<(Nanos, LossReason)>,
 }
 
 impl Hold {
-    /// When its holder stopped trusting it.
+    /// When its holder stopped trusting it, as far as it was seen to.
     pub fn end(&self) -> Nanos {
+        self.trusted.min(self.given_up())
+    }
+
+    /// When nobody else was kept waiting by it any more: a holder that is not looked at has it renewed all the same.
+    pub fn kept(&self) -> Nanos {
+        let renewed = if self.capped { 0 } else { self.promised };
+        self.trusted.max(renewed).min(self.given_up())
+    }
+
+    fn given_up(&self) -> Nanos {
         let lost = self.lost.map_or(Nanos::MAX, |(at, _)| at);
-        self.trusted.min(self.released.unwrap_or(Nanos::MAX)).min(lost)
+        self.released.unwrap_or(Nanos::MAX).min(lost)
     }
 }
 
@@ -248,6 +260,7 @@ impl Scribe {
                 asked,
                 granted: now,
                 trusted: self.until(now, left),
+                promised: 0,
                 released: None,
                 lost: None,
             });

@@ -92,7 +92,7 @@ pub struct Far {
 /// The waits of one lock that were held up for too long.
 pub fn held_up(history: &History, lock: usize, end: Nanos, far: Far) -> Vec<Violation> {
     let held = history.holds.iter().filter(|hold| hold.lock == lock);
-    let gaps = gaps(held.map(|hold| (hold.granted, hold.end().max(hold.granted))).collect(), end);
+    let gaps = gaps(held.map(|hold| (hold.granted, hold.kept().max(hold.granted))).collect(), end);
     let longest = Longest::new(&gaps);
     let mut found = Vec::new();
     for wait in history.waits.iter().filter(|wait| wait.lock == lock && wait.patient) {

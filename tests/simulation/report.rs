@@ -108,6 +108,9 @@ impl World {
         let (end, far) = (self.now, Far { lease: self.longest_lease(), hop: self.hop() });
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
+            for hold in &mut history.holds {
+                hold.promised = self.audit.promised(&lock_key(&self.locks[hold.lock]), hold.token);
+            }
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks.as_slice());
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
             for lock in 0..self.locks.len() {
@@ -134,6 +137,11 @@ impl World {
         let leases = self.mix.leases.iter().map(|terms| nanos(Terms::lease(*terms).length()));
         leases.max().unwrap_or(0).max(nanos(config().lease.length())) + MILLI
     }
+}
+
+/// `K`.
+pub fn lock_key(name: &str) -> String {
+    format!("lw:{{{name}}}")
 }
 
 /// Whether a fault may leave something at the server that no client knows of.

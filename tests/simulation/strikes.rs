@@ -6,6 +6,7 @@ use crate::client::Life;
 use crate::dice::{MILLI, Nanos, SECOND};
 use crate::faults::Fault;
 use crate::link::Step;
+use crate::report::lock_key;
 use crate::world::{Event, World};
 
 impl World {
@@ -148,7 +149,8 @@ impl World {
     }
 
     fn strike_server(&mut self, fault: Fault) {
-        let lock = format!("lw:{{{}}}", self.chance.pick(&self.locks));
+        let name: &String = self.chance.pick(&self.locks);
+        let lock = lock_key(name);
         let struck = match fault {
             Fault::DropLock => self.server.delete(&lock),
             Fault::DropQueue => self.server.delete(&format!("{lock}:queue")),
