@@ -823,7 +823,8 @@ impl State {
             self.lose(id, LossReason::Expired, now, out);
         }
         if let Some(reason) = held.hold.reason() {
-            if reason == LossReason::Expired && held.hold.gives_back() {
+            // A closed client has sent its last.
+            if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
                 let give_up = now.plus(self.life_without_word(held.lease));
                 self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
             }

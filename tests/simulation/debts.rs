@@ -6,6 +6,7 @@ use lockwright::internals::ticket::Ticket;
 
 use crate::client::Life;
 use crate::dice::{MILLI, Nanos};
+use crate::faults::Incident;
 use crate::world::{Event, World};
 
 /// Something that a client must have done by a certain time.
@@ -53,7 +54,8 @@ impl World {
     pub fn collect(&mut self, debt: &Debt) {
         let &Debt { client, ref lock, ticket, since, what } = debt;
         let (disturbed, waits) = self.book.with(|history| {
-            let mut mine = history.incidents.iter().filter(|incident| incident.client == Some(client));
+            let touches = |incident: &&Incident| incident.client.is_none_or(|touched| touched == client);
+            let mut mine = history.incidents.iter().filter(touches);
             (mine.any(|incident| incident.ended > since), history.waits_in_vain(client, since))
         });
         if disturbed || self.processes[client].life != Life::Running || self.links[client].incident.is_some()

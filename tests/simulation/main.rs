@@ -10,6 +10,7 @@ mod client;
 mod debts;
 mod dice;
 mod faults;
+mod found;
 mod history;
 mod link;
 mod liveness;

@@ -139,10 +139,7 @@ impl World {
 /// Whether a fault may leave something at the server that no client knows of.
 fn outlives_its_client(incident: &Incident) -> bool {
     use Fault::*;
-    !matches!(
-        incident.fault,
-        MessageLost | ReplyLost | Slow | Lag | FlushScripts | Close | HalfOpen | DropToken
-    )
+    !matches!(incident.fault, MessageLost | ReplyLost | Slow | Lag | Close | HalfOpen | DropToken)
 }
 
 /// The sum of many histories.

@@ -61,9 +61,15 @@ impl World {
         }
     }
 
+    /// How many clients have not left.
+    fn workers(&self) -> usize {
+        let closed = self.book.with(|history| history.closed.clone());
+        self.living().filter(|client| !closed.contains(client)).count()
+    }
+
     fn die(&mut self) {
         let Some(client) = self.victim() else { return };
-        if self.living().count() <= 2 {
+        if self.workers() <= 2 {
             return;
         }
         self.incident(Fault::Die, Some(client), Nanos::MAX);
@@ -77,7 +83,7 @@ impl World {
 
     fn quit(&mut self) {
         let Some(client) = self.victim() else { return };
-        if self.living().count() <= 2 {
+        if self.workers() <= 2 {
             return;
         }
         self.incident(Fault::Quit, Some(client), Nanos::MAX);

@@ -123,11 +123,14 @@ impl World {
         let locks = ["orders", "a second one"][..1 + usize::from(dice.percent(20.0))].to_vec();
         let short = mix.short_queue.then_some(&SHORT_QUEUE);
         let rewrite = recipe.mutant.and_then(Mutation::rewrite).or(short);
+        let distance = dice.weighted(&[(1, 80), (8, 12), (25, 8)]);
         let mut world = Self {
             mix,
             weather: mix.weather,
-            fifo: mix.name == "none" || dice.percent(40.0),
-            distance: dice.weighted(&[(1, 80), (8, 12), (25, 8)]),
+            // On one connection nothing overtakes; where a connection was made anew, it may. Over long ways it would be
+            // the rule, and nearly every short attempt would leave a ghost in the queue.
+            fifo: mix.name == "none" || distance > 1 || dice.percent(40.0),
+            distance,
             now: 0,
             book,
             audit: Audit::default(),
