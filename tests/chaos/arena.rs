@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockwright::internals::chance::Chance;
-use lockwright::internals::clock::Clock;
+use lockwright::internals::clock::{Clock, wall_micros};
 use serde_json::{Value, json};
 
 use crate::history::{History, Loss};
@@ -93,13 +93,16 @@ impl Arena {
     async fn round(&mut self, fault: Fault) {
         let slot = (self.dice.next_u64() % WORKERS as u64) as usize;
         let dice = self.dice.clone();
-        let began = now();
+        let (began, first_token) = (now(), wall_micros());
         let worker = &mut self.workers[slot].1;
         let mut target = Target { server: &mut self.server, worker, proxy: &self.proxies[slot], dice: &dice };
         target.strike(fault).await;
         let ended = now();
         if fault.is_loss() {
-            self.history.losses.push(Loss { began: began.as_nanos(), ended: ended.as_nanos() });
+            let (began, ended) = (began.as_nanos(), ended.as_nanos());
+            // A block of tokens begins with the clock, and runs ahead of it by its length.
+            let last_token = wall_micros() + 64;
+            self.history.losses.push(Loss { began, ended, first_token, last_token });
         }
         if fault == Fault::KillWorker {
             self.replace(slot).await;

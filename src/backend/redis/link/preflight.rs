@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn every_command_of_the_scripts_is_known() {
         for script in crate::scripts::ALL {
-            assert!(commands_of(script.text).count() > 3, "{} has no NEEDS", script.name);
+            assert!(commands_of(script.text).next().is_some(), "{} has no NEEDS", script.name);
             for command in commands_of(script.text).filter(|&command| command != "SPUBLISH") {
                 assert!(INSIDE.iter().any(|(known, _)| *known == command), "{command}");
             }
