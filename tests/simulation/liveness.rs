@@ -87,6 +87,9 @@ fn longer(gaps: &[Gap], one: usize, other: usize) -> usize {
 pub struct Far {
     pub lease: Nanos,
     pub hop: Nanos,
+    /// Whether requests overtake each other, so that one may come after the leaving of its ticket: its hold is told
+    /// of by somebody's next poll.
+    pub ghosts: bool,
 }
 
 /// The waits of one lock that were held up for too long.
@@ -140,7 +143,7 @@ fn is_silence(fault: Fault) -> bool {
 }
 
 /// How long the faults around a gap may have made it: each adds what the table says.
-fn allowed(history: &History, gap: Gap, Far { lease, hop }: Far) -> Nanos {
+fn allowed(history: &History, gap: Gap, Far { lease, hop, ghosts }: Far) -> Nanos {
     let claim = nanos(config().claim);
     let reach = lease + claim;
     let near = history
@@ -149,7 +152,8 @@ fn allowed(history: &History, gap: Gap, Far { lease, hop }: Far) -> Nanos {
         .filter(|incident| incident.began <= gap.to && incident.ended.saturating_add(reach) >= gap.from);
     let mut silent = Vec::new();
     // A hand-over is a request and a message, and where the message is of no use, two requests more.
-    let mut allowed = MARGIN + 8 * (hop - 5 * MILLI);
+    let poll = if ghosts { nanos(config().claim) / 2 } else { 0 };
+    let mut allowed = MARGIN + 8 * (hop - 5 * MILLI) + poll;
     for incident in near {
         allowed += cost(incident, lease, &mut silent);
     }

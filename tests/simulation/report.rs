@@ -105,7 +105,7 @@ impl World {
     }
 
     fn outcome(&mut self, seed: u64) -> Outcome {
-        let (end, far) = (self.now, Far { lease: self.longest_lease(), hop: self.hop() });
+        let (end, far) = (self.now, Far { lease: self.longest_lease(), hop: self.hop(), ghosts: !self.fifo });
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             for hold in &mut history.holds {
