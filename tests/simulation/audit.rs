@@ -50,6 +50,8 @@ pub struct Audit {
     queued: BTreeMap<(String, Ticket), Nanos>,
     /// Tickets that their clients have given back: what the server still makes of them is a ghost.
     departed: BTreeSet<(String, Ticket)>,
+    /// By client and call: leavings that are under way, each of one ticket.
+    leaving: BTreeMap<(usize, u64), (String, Ticket)>,
     /// By lock and client: when the last grant that it was to hear of by a message was made, and when it ended.
     claims: BTreeMap<(String, ClientId), (Nanos, Nanos)>,
     /// By lock and client: when its last call ran.
@@ -110,13 +112,22 @@ impl Audit {
     }
 
     /// A client has sent this.
-    pub fn sent(&mut self, call: &Call) {
+    pub fn sent(&mut self, client: usize, id: u64, call: &Call) {
         if call.script.name == "reentrant/leave"
             && let Some(ticket) = Ticket::parse(&call.args[4])
         {
             let key = (call.keys[0].clone(), ticket);
             self.queued.remove(&key);
+            self.leaving.insert((client, id), key.clone());
             self.departed.insert(key);
+        }
+    }
+
+    /// A client has the answer to its call.
+    pub fn answered(&mut self, client: usize, id: u64) {
+        if let Some(left) = self.leaving.remove(&(client, id)) {
+            // With the first answer its client is done with the ticket.
+            self.leaving.retain(|_, other| *other != left);
         }
     }
 
@@ -181,9 +192,10 @@ impl Audit {
         grant.is_some_and(|&grant| self.grants[grant].at <= time)
     }
 
-    /// Whether its client has given this ticket back.
+    /// Whether its client has given this ticket back, and knows that.
     pub fn is_departed(&self, lock: &str, ticket: Ticket) -> bool {
-        self.departed.contains(&(lock.to_owned(), ticket))
+        let key = (lock.to_owned(), ticket);
+        self.departed.contains(&key) && !self.leaving.values().any(|leaving| *leaving == key)
     }
 
     /// A ticket of this client that the server queues.

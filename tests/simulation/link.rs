@@ -78,7 +78,7 @@ impl World {
         if request.call.script.name == "reentrant/acquire" {
             self.links[client].last_asked = self.now;
         }
-        self.audit.sent(&request.call);
+        self.audit.sent(client, request.id, &request.call);
         self.note(|| format!("client {client} -> {}", shown(&request)));
         let severed = self.links[client].severed;
         let lost = if severed { 50.0 } else { self.weather.requests_lost };

@@ -263,6 +263,7 @@ impl World {
             Event::Request(travelling) => self.execute(travelling),
             Event::Reply { client, id, outcome } => {
                 if self.processes[client].life != Life::Dead {
+                    self.audit.answered(client, id);
                     self.processes[client].wire.answer(id, outcome);
                     self.drive(client);
                 }
