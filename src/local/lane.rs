@@ -10,7 +10,7 @@ use crate::guard::Hold;
 use crate::lease::Lease;
 use crate::name::LockKeys;
 use crate::owner::OwnerId;
-use crate::scripts::{Attempt, Kind, Wait};
+use crate::scripts::{Attempt, Kind, Mode, Wait};
 use crate::ticket::Ticket;
 use crate::token::{PASSING_BLOCK, SINGLE, TokenBlock};
 
@@ -223,6 +223,7 @@ fn attempt(request: &Request, share: &Share, ticket: Ticket) -> Attempt {
     let passes = matches!(share, Share::Anonymous(..)) && request.waits;
     Attempt {
         ticket,
+        mode: Mode::Exclusive,
         owner: request.owner,
         lease_millis: request.lease.millis(),
         block: if passes { PASSING_BLOCK } else { SINGLE },

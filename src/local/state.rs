@@ -18,7 +18,6 @@ use crate::error::{ExtendError, Fault, LockError, LossReason, UnlockError};
 use crate::guard::Hold;
 use crate::lease::{certain, trusted_until};
 use crate::mutant::{self, Mutant};
-use crate::owner::OwnerId;
 use crate::scripts::{Granted, Queued};
 use crate::ticket::{Ticket, Tickets};
 use crate::token::TokenBlock;
@@ -55,7 +54,6 @@ pub enum Errand {
 pub struct Departure {
     pub lock: LockRef,
     pub ticket: Ticket,
-    pub owner: Option<OwnerId>,
     /// The lane whose next ticket is queued by the same call.
     pub next: Option<(LaneId, Ticket)>,
     /// After this the server has let go of it by itself.
@@ -80,7 +78,6 @@ pub struct HoldRef {
     pub lane: LaneId,
     pub lock: LockRef,
     pub ticket: Ticket,
-    pub owner: Option<OwnerId>,
     pub hold: Arc<Hold>,
     pub lease: Duration,
 }
@@ -390,9 +387,9 @@ impl State {
             return;
         }
         if waiting.sent {
-            let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+            let (lock, ticket) = (lane.request.lock.clone(), lane.ticket());
             let life = self.life_without_word(lane.request.lease.length());
-            self.leave(lock, ticket, owner, None, now.plus(life), now, None, out);
+            self.leave(lock, ticket, None, now.plus(life), now, None, out);
         }
         self.remove_lane(id, now, out);
     }
@@ -424,7 +421,6 @@ impl State {
         &mut self,
         lock: LockRef,
         ticket: Ticket,
-        owner: Option<OwnerId>,
         next: Option<(LaneId, Ticket)>,
         give_up: Moment,
         trusted: Moment,
@@ -433,7 +429,7 @@ impl State {
     ) {
         self.by_ticket.remove(&ticket.number);
         self.leaving.insert(ticket.number);
-        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, trusted, done }));
+        out.errands.push(Errand::Leave(Departure { lock, ticket, next, give_up, trusted, done }));
     }
 
     // ---- asking -----------------------------------------------------------------------------------------------
@@ -801,7 +797,7 @@ impl State {
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);
+            self.leave(lock.clone(), ticket, None, now.plus(life), now, None, out);
         }
     }
 
@@ -826,7 +822,7 @@ impl State {
             // A closed client has sent its last.
             if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
                 let give_up = now.plus(self.life_without_word(held.lease));
-                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
+                self.leave(held.lock.clone(), held.ticket, None, give_up, now, None, out);
             }
             return Released::Lost(reason);
         }
@@ -856,7 +852,7 @@ impl State {
         out: &mut Outbox,
     ) {
         let lane = &self.lanes[&id];
-        let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+        let (lock, ticket) = (lane.request.lock.clone(), lane.ticket());
         let trusted = if let Phase::Held(held) = &lane.phase { held.trusted } else { now };
         let give_up = now.plus(self.life_without_word(lane.request.lease.length()));
         let next = self.detach(id, now, out);
@@ -865,7 +861,7 @@ impl State {
         {
             waiting.asking = true;
         }
-        self.leave(lock, ticket, owner, next, give_up, trusted, done, out);
+        self.leave(lock, ticket, next, give_up, trusted, done, out);
     }
 
     /// Takes the hold out of the books: the lane goes on with a new ticket where somebody waits, or ends.
@@ -1183,7 +1179,6 @@ impl Lane {
             lane: id,
             lock: self.request.lock.clone(),
             ticket: self.ticket(),
-            owner: self.request.owner,
             hold,
             lease: self.request.lease.length(),
         }
