@@ -7,6 +7,8 @@
 
 #[path = "../tests/protocol/rig.rs"]
 mod rig;
+#[path = "server_time/shared.rs"]
+mod shared;
 mod support;
 
 use lockwright::internals::scripts::*;
@@ -27,6 +29,12 @@ fn main() {
     }
     for holds in [1, 10, 100] {
         println!("{:44}{:>10}{:>12.1}", format!("renew {holds} locks in one call"), "-", renew(holds));
+    }
+    println!("{:44}{:>10}{:>12}", "operation", "readers", "server us");
+    for readers in [1, 100, 1_000] {
+        for (name, measure) in shared::OPERATIONS {
+            println!("{name:44}{readers:>10}{:>12.1}", measure(readers));
+        }
     }
     println!("{:44}{:>10}{:>12.1}", "fenced/set", "-", fenced());
     println!("{:44}{:>10}{:>12.1}", "a script that does nothing", "-", floor());
