@@ -10,7 +10,7 @@ use crate::guard::Hold;
 use crate::lease::Lease;
 use crate::name::LockKeys;
 use crate::owner::OwnerId;
-use crate::scripts::{Attempt, Kind, Wait};
+use crate::scripts::{Attempt, Kind, Mode, Wait};
 use crate::ticket::Ticket;
 use crate::token::{PASSING_BLOCK, SINGLE, TokenBlock};
 
@@ -28,6 +28,7 @@ pub struct LockRef {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub lock: LockRef,
+    pub mode: Mode,
     pub owner: Option<OwnerId>,
     pub lease: Lease,
     pub max_hold: Option<Duration>,
