@@ -46,7 +46,7 @@ impl Pair {
     }
 }
 
-// `local/state.rs`, `queued_with`: the poll at the end of the lease.
+// `local/state/polls.rs`, `queued_with`: the poll at the end of the lease.
 #[tokio::test]
 async fn a1_a_killed_holder_is_followed_when_its_lease_ends() {
     let mut pair = Pair::new().await;
@@ -78,7 +78,7 @@ async fn a2_a_holder_that_was_stopped_beyond_its_lease_knows_it_at_its_first_loo
     check_left(&pair.scene.server).await;
 }
 
-// `local/state.rs`, `granted` and `renewed`: `renew_at` is a third of the lease away, and counts from the send.
+// `local/state/grants.rs`, `granted` and `renewed`: `renew_at` is a third of the lease away, and counts from the send.
 #[tokio::test]
 async fn a3_a_holder_that_was_stopped_for_less_than_its_lease_goes_on() {
     let mut scene = Scene::new();
