@@ -1,6 +1,5 @@
 //! The one hold: what a user has of a lock that is granted.
 
-mod gate;
 mod methods;
 
 use std::collections::BTreeMap;
@@ -11,12 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::acquire::acquire;
 use crate::clock::Moment;
-use crate::error::{ExtendError, LossReason, UnlockError};
-use crate::local::{HoldRef, Tether};
+use crate::error::{DowngradeError, ExtendError, LockError, LossReason, UnlockError};
+use crate::local::{Downgraded, HoldRef, Tether};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
-pub use gate::Gate;
 pub(crate) use methods::guard_methods;
 
 /// What a guard and its client's books know of one hold.
@@ -133,17 +132,21 @@ impl fmt::Debug for Hold {
 #[must_use = "a hold that is dropped at once is given back at once"]
 pub struct Grip {
     tether: Arc<Tether>,
-    held: HoldRef,
+    held: Arc<HoldRef>,
     released: bool,
 }
 
 impl Grip {
-    pub fn new(tether: Arc<Tether>, held: HoldRef) -> Self {
+    pub fn new(tether: Arc<Tether>, held: Arc<HoldRef>) -> Self {
         Self { tether, held, released: false }
     }
 
     pub fn tether(&self) -> &Arc<Tether> {
         &self.tether
+    }
+
+    pub fn held(&self) -> &Arc<HoldRef> {
+        &self.held
     }
 
     pub fn token(&self) -> u64 {
@@ -163,7 +166,7 @@ impl Grip {
     }
 
     pub fn lost(&self) -> Lost {
-        Lost { hold: self.held.hold.clone(), watcher: None }
+        Lost { held: self.held.clone(), watcher: None }
     }
 
     pub fn extend(&self, length: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
@@ -177,11 +180,37 @@ impl Grip {
         tether.unlock(&self.held).await
     }
 
+    /// Goes on as a read, or holds nothing any more.
+    pub async fn downgrade(mut self) -> Result<Self, DowngradeError> {
+        let tether = self.tether.clone();
+        match tether.downgrade(&self.held) {
+            Ok(Downgraded::Sent(answer)) => {
+                self.released = true;
+                answer.await.unwrap_or(Err(DowngradeError::Failed(LockError::Closed)))
+            }
+            // Cancelled or not, this guard's share of the write ends here.
+            Ok(Downgraded::Within(request)) => {
+                let read = acquire(tether, request, Moment::NEVER).await.map_err(DowngradeError::Failed)?;
+                read.ok_or(DowngradeError::Failed(LockError::Closed))
+            }
+            Err(reason) => {
+                self.released = true;
+                Err(DowngradeError::Lost(reason))
+            }
+        }
+    }
+
     pub fn describe(&self, name: &str, number: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
             .field(number, &self.token())
             .field("held", &!self.remaining().is_zero())
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Grip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe("Grip", "token", f)
     }
 }
 
@@ -296,7 +325,7 @@ pub enum Renewal {
 /// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Lost {
-    hold: Arc<Hold>,
+    held: Arc<HoldRef>,
     watcher: Option<u64>,
 }
 
@@ -305,24 +334,24 @@ impl Future for Lost {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         let this = &mut *self;
-        this.hold.poll_lost(&mut this.watcher, cx)
+        this.held.hold.poll_lost(&mut this.watcher, cx)
     }
 }
 
 impl Clone for Lost {
     fn clone(&self) -> Self {
-        Self { hold: self.hold.clone(), watcher: None }
+        Self { held: self.held.clone(), watcher: None }
     }
 }
 
 impl Drop for Lost {
     fn drop(&mut self) {
-        self.hold.forget_watcher(self.watcher);
+        self.held.hold.forget_watcher(self.watcher);
     }
 }
 
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lost").field("reason", &self.hold.reason()).finish_non_exhaustive()
+        f.debug_struct("Lost").field("reason", &self.held.hold.reason()).finish_non_exhaustive()
     }
 }

@@ -79,6 +79,7 @@ impl Handle {
             max_hold: self.max_hold,
             label: self.label.clone(),
             waits,
+            keep: false,
         })
     }
 }

@@ -10,15 +10,14 @@ use crate::error::LossReason;
 use crate::local::lane::{LockRef, Phase};
 use crate::local::outbox::Outbox;
 use crate::mutant::{self, Mutant};
-use crate::scripts::{Kind, Message, News};
+use crate::scripts::{Message, News};
 use crate::ticket::Ticket;
 
 impl State {
     /// Takes a message to the lane that it is about.
     pub fn tell(&mut self, message: Message, epoch: Epoch, now: Moment, out: &mut Outbox) {
         let Message { ticket, kind, keys, news } = message;
-        // Of a kind that this version does not have it cannot be ours, whoever sent it.
-        if ticket.client != self.tickets.client() || kind == Kind::ReadWrite {
+        if ticket.client != self.tickets.client() {
             return;
         }
         match (news, self.lane_of(ticket)) {
@@ -44,6 +43,7 @@ impl State {
             Some(id) => match &mut self.lanes.get_mut(&id).expect("living tickets have lanes").phase {
                 Phase::Held(held) => {
                     held.contended.get_or_insert(now);
+                    self.ask_back(id, now, out);
                 }
                 Phase::Waiting(_) => self.ask(id, true, out),
             },
@@ -54,6 +54,10 @@ impl State {
     /// Gives back a ticket that this client does not know (any more), unless its leaving is under way: so the ghost
     /// of a late request lasts one message, not a lease.
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
+        if let Some(is_asked_back) = self.downgrading.get_mut(&ticket.number) {
+            *is_asked_back = true;
+            return;
+        }
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
             self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);

@@ -1,6 +1,5 @@
 //! Passing a hold on, giving it back, losing it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,7 +7,6 @@ use tokio::sync::oneshot;
 use super::State;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, UnlockError};
-use crate::guard::Hold;
 use crate::local::lane::{HoldRef, Lane, LaneId, LockRef, Phase};
 use crate::local::outbox::{Departure, Errand, Outbox};
 use crate::mutant::{self, Mutant};
@@ -26,6 +24,7 @@ pub enum Released {
 }
 
 impl State {
+    /// A guard is gone; of a hold with a gate the last one, as it seemed.
     pub fn release(
         &mut self,
         held: &HoldRef,
@@ -34,16 +33,16 @@ impl State {
         out: &mut Outbox,
     ) -> Released {
         let id = held.lane;
-        if self.lanes.get(&id).is_some_and(|lane| lane.ticket() == held.ticket && lane.held_is_over(now)) {
-            self.lose(id, LossReason::Expired, now, out);
-        }
-        if let Some(reason) = held.hold.reason() {
-            // A closed client has sent its last.
-            if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
-                let give_up = now.plus(self.life_without_word(held.lease));
-                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
-            }
+        if let Some(reason) = self.loss(held, now, out) {
             return Released::Lost(reason);
+        }
+        if let Some(gate) = &held.gate {
+            // Others may have come since the last one was out, or have told of it before.
+            if self.held_lane(id, held.ticket).is_none() || !gate.close_if_empty() {
+                return Released::Locally;
+            }
+            self.give_back(id, done, now, out);
+            return Released::Sent;
         }
         let lane = self.lanes.get_mut(&id).expect("a hold that is not lost has a lane");
         let passes = lane.passes(now);
@@ -54,16 +53,33 @@ impl State {
         }
         if passes {
             let token = books.block.take().expect("a hold with a used-up block is not passed");
-            books.hold = Arc::new(Hold::new(token, books.trusted));
-            self.let_in(id, out);
+            let trusted = books.trusted;
+            let hold = lane.new_hold(id, token, trusted, self.servers);
+            lane.held().expect("it was held above").hold = hold;
+            self.let_in(id, now, out);
             return Released::Locally;
         }
         self.give_back(id, done, now, out);
         Released::Sent
     }
 
+    /// Why a hold is lost whose guard goes, if it is; what the server may still have of it is given back.
+    pub(super) fn loss(&mut self, held: &HoldRef, now: Moment, out: &mut Outbox) -> Option<LossReason> {
+        let id = held.lane;
+        if self.lanes.get(&id).is_some_and(|lane| lane.ticket() == held.ticket && lane.held_is_over(now)) {
+            self.lose(id, LossReason::Expired, now, out);
+        }
+        let reason = held.hold.reason()?;
+        // A closed client has sent its last.
+        if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
+            let give_up = now.plus(self.life_without_word(held.lease));
+            self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
+        }
+        Some(reason)
+    }
+
     /// Sends the hold's leaving, with the next ticket where somebody waits.
-    fn give_back(
+    pub(super) fn give_back(
         &mut self,
         id: LaneId,
         done: Option<oneshot::Sender<Result<(), UnlockError>>>,
@@ -102,8 +118,8 @@ impl State {
     /// The hold is lost. Those who wait behind it ask anew.
     pub fn lose(&mut self, id: LaneId, reason: LossReason, now: Moment, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
-        tracing::warn!(token = held.hold.token(), %reason, "a lock was lost");
-        out.wakers.extend(held.hold.lose(reason));
+        tracing::warn!(token = held.hold.hold.token(), %reason, "a lock was lost");
+        out.wakers.extend(held.lose(reason));
         if let Some((id, _)) = self.detach(id, now, out) {
             self.ask(id, false, out);
         }
@@ -147,7 +163,7 @@ impl State {
                 self.settle(waiter, entry, Err(LockError::Closed), out);
             }
             if let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) {
-                out.wakers.extend(held.hold.lose(LossReason::Closed));
+                out.wakers.extend(held.lose(LossReason::Closed));
                 self.give_back(id, None, now, out);
             } else {
                 self.close_if_deserted(id, now, out);
