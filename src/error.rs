@@ -186,6 +186,9 @@ operation_error! {
             /// The key.
             key: String,
         },
+        /// The owner reads a read/write lock and asks to write it: it would wait for itself.
+        #[error("the owner reads this lock, and would wait for itself to write it")]
+        WouldDeadlock,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// the flags, so that of a reader that leaves and a closing at the same time at least one finds it. (With two words
 /// each may see the other's old value, and the hold stays until its client ends.) Both may: giving back is the books'
 /// own step, under their mutex, and happens once.
+#[derive(Debug)]
 pub struct Gate {
     word: AtomicU64,
     /// When somebody entered last, on the client's clock; only told of a hold that is kept.

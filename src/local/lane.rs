@@ -292,6 +292,7 @@ pub fn attempt(request: &Request, share: &Share, ticket: Ticket) -> Attempt {
     let passes = matches!(share, Share::Anonymous(..)) && request.waits;
     Attempt {
         ticket,
+        mode: request.mode,
         owner: request.owner,
         lease_millis: request.lease.millis(),
         block: match request.mode {

@@ -103,7 +103,7 @@ impl Rig {
     pub fn leave_call(&mut self, ticket: Ticket, next: Option<&Attempt>) -> Call {
         let next = next.map(|attempt| (attempt, self.now() + 1_000));
         let (keys, kind, terms) = (&self.keys, self.kind, self.terms);
-        Leave { keys, kind, ticket, owner: None, next, deaf: false, terms }.call()
+        Leave { keys, kind, ticket, next, deaf: false, terms }.call()
     }
 
     pub fn leave_for(&mut self, ticket: Ticket, next: Option<&Attempt>) -> LeaveReply {
@@ -244,11 +244,22 @@ pub struct Peer {
 impl Peer {
     /// A new ticket without an owner.
     pub fn attempt(&self) -> Attempt {
-        Attempt { ticket: self.tickets.next(), owner: None, lease_millis: LEASE, block: 1, label: None }
+        let (ticket, mode) = (self.tickets.next(), Mode::Exclusive);
+        Attempt { ticket, mode, owner: None, lease_millis: LEASE, block: 1, label: None }
     }
 
     pub fn attempt_of(&self, owner: OwnerId) -> Attempt {
         Attempt { owner: Some(owner), ..self.attempt() }
+    }
+
+    /// A new ticket to read, without an owner.
+    pub fn read(&self) -> Attempt {
+        Attempt { mode: Mode::Read, block: 0, ..self.attempt() }
+    }
+
+    /// A new ticket to write, without an owner.
+    pub fn write(&self) -> Attempt {
+        Attempt { mode: Mode::Write, block: 2, ..self.attempt() }
     }
 
     /// What has come since the last call. All messages sent before it are in: the server answers in order.

@@ -60,7 +60,7 @@ impl State {
         }
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
             let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);
+            self.leave(lock.clone(), ticket, None, now.plus(life), now, None, out);
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::error::{LockError, LossReason, UnlockError};
 use crate::local::lane::{HoldRef, Lane, LaneId, LockRef, Phase};
 use crate::local::outbox::{Departure, Errand, Outbox};
 use crate::mutant::{self, Mutant};
-use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 /// What a release brings.
@@ -73,7 +72,7 @@ impl State {
         // A closed client has sent its last.
         if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
             let give_up = now.plus(self.life_without_word(held.lease));
-            self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
+            self.leave(held.lock.clone(), held.ticket, None, give_up, now, None, out);
         }
         Some(reason)
     }
@@ -87,7 +86,7 @@ impl State {
         out: &mut Outbox,
     ) {
         let lane = &self.lanes[&id];
-        let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+        let (lock, ticket) = (lane.request.lock.clone(), lane.ticket());
         let trusted = if let Phase::Held(held) = &lane.phase { held.trusted } else { now };
         let give_up = now.plus(self.life_without_word(lane.request.lease.length()));
         let next = self.detach(id, now, out);
@@ -96,7 +95,7 @@ impl State {
         {
             waiting.asking = true;
         }
-        self.leave(lock, ticket, owner, next, give_up, trusted, done, out);
+        self.leave(lock, ticket, next, give_up, trusted, done, out);
     }
 
     /// Takes the hold out of the books: the lane goes on with a new ticket where somebody waits, or ends.
@@ -130,7 +129,6 @@ impl State {
         &mut self,
         lock: LockRef,
         ticket: Ticket,
-        owner: Option<OwnerId>,
         next: Option<(LaneId, Ticket)>,
         give_up: Moment,
         trusted: Moment,
@@ -139,7 +137,7 @@ impl State {
     ) {
         self.by_ticket.remove(&ticket.number);
         self.leaving.insert(ticket.number);
-        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, trusted, done }));
+        out.errands.push(Errand::Leave(Departure { lock, ticket, next, give_up, trusted, done }));
     }
 
     pub fn left(&mut self, ticket: Ticket) {

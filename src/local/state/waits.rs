@@ -191,9 +191,9 @@ impl State {
             return;
         }
         if waiting.sent {
-            let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
+            let (lock, ticket) = (lane.request.lock.clone(), lane.ticket());
             let life = self.life_without_word(lane.request.lease.length());
-            self.leave(lock, ticket, owner, None, now.plus(life), now, None, out);
+            self.leave(lock, ticket, None, now.plus(life), now, None, out);
         }
         self.remove_lane(id, now, out);
     }
