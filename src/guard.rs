@@ -141,10 +141,6 @@ impl Grip {
         Self { tether, held, released: false }
     }
 
-    pub fn tether(&self) -> &Arc<Tether> {
-        &self.tether
-    }
-
     pub fn held(&self) -> &Arc<HoldRef> {
         &self.held
     }

@@ -136,6 +136,9 @@ pub struct Waiting {
     pub answered: bool,
     /// The server has had this ticket in its queue.
     pub queued: bool,
+    /// The server has said that this is a hold for which somebody waits: a message may come before the reply that it
+    /// overtook, and the grant in that reply knows of nobody yet.
+    pub contended: bool,
     /// When to poll; only lanes that poll have it.
     pub poll_at: Option<Moment>,
     /// The server's number of this ticket in the order of joining, and how many stood before it at most.

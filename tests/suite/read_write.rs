@@ -201,7 +201,7 @@ pub async fn inspection_shows_readers_and_who_waits<D: Deployment>(on: &D) {
     let waiting = tokio::spawn(other.rw_lock("a").with_label("the writer").write());
     until_waiting(&one, "a", 1).await;
     let shown = info(&one, "a").await;
-    assert_eq!((shown.kind, shown.mode, shown.owner), (Some(Kind::ReadWrite), Some(Mode::Read), None));
+    assert_eq!((shown.kind, shown.mode, &shown.owner), (Some(Kind::ReadWrite), Some(Mode::Read), &None));
     let mut labels: Vec<_> = shown.holds.iter().map(|hold| hold.label.as_deref()).collect();
     labels.sort_unstable();
     assert_eq!(labels, [None, Some("the first")]);
@@ -277,15 +277,15 @@ pub async fn a_reader_that_asks_to_write_would_wait_for_itself<D: Deployment>(on
     reader.unlock().await.expect("it is held");
     write(&lock).await.unlock().await.expect("it is held");
     // One that waits already is told at its next poll.
-    let stranger = read(&one.rw_lock("a")).await;
-    let quick = on.client_with(|builder| builder.claim(Duration::from_millis(400))).await;
-    let waiting = tokio::spawn(quick.rw_lock("a").with_owner(&owner).write());
+    let stranger = write(&one.rw_lock("a")).await;
+    let reading = tokio::spawn(lock.read());
     until_waiting(&one, "a", 1).await;
-    // The owner is let in before its own writer only where it reads already.
-    assert!(lock.try_read().await.expect("the server answers").is_none());
-    waiting.abort();
-    until_waiting(&one, "a", 0).await;
-    drop(stranger);
+    let writing = tokio::spawn(remote.write());
+    until_waiting(&one, "a", 2).await;
+    stranger.unlock().await.expect("it is held");
+    let reader = soon("the read", reading).await.expect("no panic").expect("it is granted");
+    assert_eq!(soon("an answer", writing).await.expect("no panic").err(), Some(LockError::WouldDeadlock));
+    assert!(reader.is_held());
 }
 
 pub async fn an_owner_reads_again_past_waiting_writers<D: Deployment>(on: &D) {

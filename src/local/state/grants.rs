@@ -92,6 +92,7 @@ impl State {
         if trusted <= now {
             return self.granted_too_late(id, now, out);
         }
+        let waiting = grant.waiting || lane.waiting().is_some_and(|waiting| waiting.contended);
         let confirmed = !lease.is_renewed() && grant.trusted >= fixed_end;
         let mut block = TokenBlock::new(grant.token, lane.attempt.block);
         // A read mints none: it shows the last one.
@@ -106,7 +107,7 @@ impl State {
             renew_at: (!confirmed).then_some(grant.renew),
             idle_at: Moment::NEVER,
             due: Moment::NEVER,
-            contended: grant.waiting.then_some(now),
+            contended: waiting.then_some(now),
             task: None,
         };
         self.end_waiting(id, now, out);
@@ -119,7 +120,7 @@ impl State {
         }
         self.keep(id, keep, now, out);
         // Deaf, it would not hear that somebody begins to wait.
-        if grant.waiting || self.deaf {
+        if waiting || self.deaf {
             self.ask_back(id, now, out);
         }
     }

@@ -45,7 +45,10 @@ impl State {
                     held.contended.get_or_insert(now);
                     self.ask_back(id, now, out);
                 }
-                Phase::Waiting(_) => self.ask(id, true, out),
+                Phase::Waiting(waiting) => {
+                    waiting.contended = true;
+                    self.ask(id, true, out);
+                }
             },
             None => self.disown(ticket, lock, now, out),
         }

@@ -137,8 +137,8 @@ impl WriteGuard {
     /// assert!(reader.version() > token && lock.try_read().await?.is_some());
     /// # Ok(()) }
     /// ```
-    pub fn downgrade(self) -> impl Future<Output = Result<ReadGuard, DowngradeError>> + Send + use<> {
-        async move { self.0.downgrade().await.map(ReadGuard::of) }
+    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
+        self.0.downgrade().await.map(ReadGuard::of)
     }
 }
 
