@@ -271,7 +271,7 @@ fn the_usual_case_costs_what_the_header_says() {
             "read_write/downgrade" => {
                 let (write, read) = (rig.client().write(), rig.client().read());
                 rig.granted(&write);
-                Downgrade { keys: &rig.keys, write: write.ticket, read: &read, terms: rig.terms }.call()
+                rig.downgrade_call(&write, &read)
             }
             name => {
                 let token = rig.granted(&attempt).token;
