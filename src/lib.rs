@@ -193,13 +193,14 @@ mod watchdog;
 pub use backend::embedded::Engine;
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    ConnectError, ExtendError, FencedError, InvalidLease, InvalidName, InvalidNamespace, LockError,
-    LossReason, NotObtained, PingError, RunError, UnlockError,
+    ConnectError, DowngradeError, ExtendError, FencedError, InvalidLease, InvalidName, InvalidNamespace,
+    LockError, LossReason, NotObtained, PingError, RunError, UnlockError,
 };
 pub use fenced::FencedKey;
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
 pub use lock::fair::{FairLock, Place, Position, Step};
+pub use lock::read_write::{ReadGuard, RwLock, Stamp, WriteGuard};
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
 pub use scripts::{FencedValue, HoldInfo, Kind, LockInfo, Mode, WaitInfo};
