@@ -176,6 +176,8 @@ pub struct State {
 /// A poll that is due because a lease ends waits this long at most beyond it, so that the waiters of many clients
 /// do not all call in the same instant.
 const POLL_JITTER: Duration = Duration::from_millis(40);
+/// A message is missed when it comes later than the reply that names its ticket by this part of a poll's interval.
+const MESSAGE_GRACE: u32 = 16;
 /// How often a client polls that hears no messages.
 const DEAF_POLL: Duration = Duration::from_millis(150);
 
@@ -545,7 +547,7 @@ impl State {
         };
         self.placed(id, place, out);
         for &ticket in &queued.holds {
-            self.told_of(ticket, &lock, now, out);
+            self.named(ticket, &lock, now, out);
         }
         if queued.more {
             self.ask(id, true, out);
@@ -563,10 +565,8 @@ impl State {
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.ends = now.plus(left);
         }
-        if self.polls(id) {
-            let within = self.poll_interval(id).min(left);
-            self.set_poll(id, Some(now.plus(within)), out);
-        }
+        let within = self.poll_interval(id).min(left);
+        self.set_poll(id, self.polls(id).then(|| now.plus(within)), out);
     }
 
     /// The client's tickets of a lock had been dropped at the server: sends them again, oldest first.
@@ -611,6 +611,10 @@ impl State {
         let ends = self.locks[&self.lanes[&id].request.lock].ends;
         let ends = if ends > now { ends } else { Moment::NEVER };
         let latest = now.plus(self.poll_interval(id)).min(ends);
+        self.poll_by(id, latest, out);
+    }
+
+    fn poll_by(&mut self, id: LaneId, latest: Moment, out: &mut Outbox) {
         let known = self.lanes.get_mut(&id).and_then(Lane::waiting).and_then(|waiting| waiting.poll_at);
         if known.is_none_or(|at| at > latest) {
             self.set_poll(id, Some(latest), out);
@@ -796,6 +800,16 @@ impl State {
         }
     }
 
+    /// The same in the reply to another ticket's asking. The message of the grant is then on its way, on the other
+    /// connection, and is asked for only where it does not come soon: at once would be one call in four sections.
+    fn named(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
+        let lane = self.lane_of(ticket);
+        match lane.filter(|id| !self.deaf && matches!(self.lanes[id].phase, Phase::Waiting(_))) {
+            Some(id) => self.poll_by(id, now.plus(self.poll_interval(id) / MESSAGE_GRACE), out),
+            None => self.told_of(ticket, lock, now, out),
+        }
+    }
+
     /// Gives back a ticket that this client does not know (any more), unless its leaving is under way: so the ghost
     /// of a late request lasts one message, not a lease.
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
@@ -940,7 +954,9 @@ impl State {
         let lane = self.lanes.get_mut(&id)?;
         let (lock, ticket, lease) = (lane.request.lock.clone(), lane.ticket(), lane.request.lease);
         let held = lane.held()?;
-        let early = lease.length() / 30;
+        // A part of what is left, not of the lease: a claim is shorter, and a section that ends in its first third
+        // would be renewed for nothing.
+        let early = held.trusted.since(now) / 30;
         if held.renew_at? > now.plus(early.min(Duration::from_secs(1))) {
             return None;
         }
