@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::clock::Moment;
 use crate::error::LockError;
 use crate::guard::Guard;
-use crate::local::{Entered, GaveUp, Outcome, Place, Request, Tether};
+use crate::local::{Entered, GaveUp, Outcome, Request, Tether, WaiterRef};
 
 /// Waits for the lock until `deadline`. `Ok(None)` says that others held it.
 ///
@@ -18,26 +18,26 @@ pub async fn acquire(
     request: Request,
     deadline: Moment,
 ) -> Result<Option<Guard>, LockError> {
-    let place = match tether.local().enter(request) {
+    let waiter = match tether.local().enter(request) {
         Entered::Now(outcome) => return guard(tether, outcome),
-        Entered::Wait(place) => place,
+        Entered::Wait(waiter) => waiter,
     };
     // Armed before the first await: a future that is dropped at any point leaves nothing behind.
-    let mut wait = Wait { tether: tether.clone(), place: Some(place) };
+    let mut wait = Wait { tether: tether.clone(), waiter: Some(waiter) };
     let outcome = if deadline == Moment::NEVER {
-        poll_fn(|cx| tether.local().poll(place, cx.waker())).await
+        poll_fn(|cx| tether.local().poll(waiter, cx.waker())).await
     } else {
         tokio::select! {
             biased;
-            outcome = poll_fn(|cx| tether.local().poll(place, cx.waker())) => outcome,
-            () = tether.local().clock().sleep_until(deadline) => match tether.local().give_up(place) {
+            outcome = poll_fn(|cx| tether.local().poll(waiter, cx.waker())) => outcome,
+            () = tether.local().clock().sleep_until(deadline) => match tether.local().give_up(waiter) {
                 GaveUp::Settled(outcome) => outcome,
                 GaveUp::Busy => Ok(None),
                 GaveUp::Unheard(detail) => Err(LockError::Unavailable { detail }),
             },
         }
     };
-    wait.place = None;
+    wait.waiter = None;
     guard(tether, outcome)
 }
 
@@ -48,13 +48,13 @@ fn guard(tether: Arc<Tether>, outcome: Outcome) -> Result<Option<Guard>, LockErr
 /// Gives the place back when the waiting future is dropped.
 struct Wait {
     tether: Arc<Tether>,
-    place: Option<Place>,
+    waiter: Option<WaiterRef>,
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.tether.local().abandon(place);
+        if let Some(waiter) = self.waiter {
+            self.tether.local().abandon(waiter);
         }
     }
 }

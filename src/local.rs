@@ -3,8 +3,10 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `lane.rs` | a ticket at the server and the local waiters that share it |
-//! | `state.rs` | the books: what each event does to the lanes, without I/O |
-//! | `errands.rs` | what the courier carries: asking, leaving, renewing, and what the answers mean |
+//! | `state.rs`, `state/` | the books: what each event does to the lanes, without I/O |
+//! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
+//! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
+//! | `tether.rs` | what handles, guards and waiters have of their client |
 //!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
@@ -13,30 +15,31 @@
 
 mod errands;
 mod lane;
+mod outbox;
 mod state;
+mod tether;
 
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::backend::{Backend, Event};
 use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::courier::Courier;
-use crate::error::{ExtendError, LossReason, UnlockError};
-use crate::lease::Lease;
-use crate::scripts::{Kind, Message, News};
+use crate::scripts::Message;
 use crate::sync::{Mutex, lock};
 use crate::ticket::{ClientId, Tickets};
 use crate::wakeup::Waiting;
 use crate::watchdog::Renewing;
 
-pub use lane::{LockRef, Request};
-pub use state::{Entered, HoldRef, Outcome, Place, Spans, Stepped};
-use state::{MessageGrant, Outbox, Released, State};
+pub use lane::{HoldRef, LockRef, Request};
+use outbox::Outbox;
+use state::State;
+pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
+pub use tether::Tether;
 
 /// The books of one client, and what it needs to act on them.
 pub struct Local {
@@ -135,20 +138,20 @@ impl Local {
         self.with(|state, now, out| state.enter(request, task, now, out))
     }
 
-    pub fn poll(&self, place: Place, waker: &Waker) -> Poll<Outcome> {
-        lock(&self.state).poll(place, waker).map_or(Poll::Pending, Poll::Ready)
+    pub fn poll(&self, wait: WaiterRef, waker: &Waker) -> Poll<Outcome> {
+        lock(&self.state).poll(wait, waker).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
-    pub fn poll_place(&self, place: Place, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
-        lock(&self.state).step(place, seen, waker).map_or(Poll::Pending, Poll::Ready)
+    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+        lock(&self.state).step(wait, seen, waker).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Ends a wait whose time is over. What came in the last moment counts.
-    pub fn give_up(self: &Arc<Self>, place: Place) -> GaveUp {
+    pub fn give_up(self: &Arc<Self>, wait: WaiterRef) -> GaveUp {
         self.with(|state, now, out| {
-            let contended = state.is_contended(place);
-            match state.cancel(place, now, out) {
+            let contended = state.is_contended(wait);
+            match state.cancel(wait, now, out) {
                 Some(outcome) => GaveUp::Settled(outcome),
                 None if contended => GaveUp::Busy,
                 None => GaveUp::Unheard(state.trouble.clone()),
@@ -157,9 +160,9 @@ impl Local {
     }
 
     /// Ends a wait whose future was dropped, and releases what it was given unseen.
-    pub fn abandon(self: &Arc<Self>, place: Place) {
+    pub fn abandon(self: &Arc<Self>, wait: WaiterRef) {
         self.with(|state, now, out| {
-            if let Some(Ok(Some(held))) = state.cancel(place, now, out) {
+            if let Some(Ok(Some(held))) = state.cancel(wait, now, out) {
                 state.release(&held, None, now, out);
             }
         });
@@ -207,7 +210,7 @@ impl Waiting for Arc<Local> {
     fn told(&self, event: Event) {
         self.with(|state, now, out| match event {
             Event::Message { text, epoch } => match Message::parse(&text) {
-                Some(message) => self.heard(state, message, epoch, now, out),
+                Some(message) => state.tell(message, epoch, now, out),
                 None => tracing::debug!("a message that is none of ours was ignored"),
             },
             Event::Up(up) => state.up(&up, now, out),
@@ -223,94 +226,5 @@ impl Waiting for Arc<Local> {
 
     fn poll_due(&self) -> Moment {
         self.with(State::poll_due)
-    }
-}
-
-impl Local {
-    fn heard(&self, state: &mut State, message: Message, epoch: u64, now: Moment, out: &mut Outbox) {
-        let Message { ticket, kind, keys, news } = message;
-        // Of a kind that this version does not have it cannot be ours, whoever sent it.
-        if ticket.client != self.client || kind == Kind::ReadWrite {
-            return;
-        }
-        match (news, state.lane_of(ticket)) {
-            (News::Lost { .. }, lane) => {
-                if let Some(lane) = lane {
-                    state.lose(lane, LossReason::TakenByForce, now, out);
-                }
-            }
-            (News::Grant { token, end_millis, now_millis, waiting }, Some(lane)) => {
-                let grant = MessageGrant { token, end_millis, now_millis, waiting, epoch };
-                let waits = state.wanted(lane, ticket).is_some();
-                if waits && !state.granted_by_message(lane, &grant, now, out) {
-                    state.ask(lane, true, out);
-                }
-            }
-            (News::Grant { .. } | News::Held, _) => state.told_of(ticket, &LockRef { kind, keys }, now, out),
-        }
-    }
-}
-
-/// Keeps a client alive: its handles, guards and waiters have it, its tasks do not. The last one to go closes it.
-pub struct Tether(Arc<Local>);
-
-impl Tether {
-    pub fn new(local: Arc<Local>) -> Arc<Self> {
-        Arc::new(Self(local))
-    }
-
-    pub fn local(&self) -> &Arc<Local> {
-        &self.0
-    }
-
-    pub fn now(&self) -> Moment {
-        self.0.clock.now()
-    }
-
-    /// Releases a hold without waiting for the answer.
-    pub fn release(&self, held: &HoldRef) {
-        self.0.with(|state, now, out| state.release(held, None, now, out));
-    }
-
-    pub async fn unlock(&self, held: &HoldRef) -> Result<(), UnlockError> {
-        let (done, answer) = oneshot::channel();
-        match self.0.with(|state, now, out| state.release(held, Some(done), now, out)) {
-            Released::Locally => return Ok(()),
-            Released::Lost(reason) => return Err(UnlockError::Lost(reason)),
-            Released::Sent => {}
-        }
-        tokio::select! {
-            biased;
-            answer = answer => answer.unwrap_or_else(|_| {
-                Err(UnlockError::Unanswered { detail: "the client's runtime is gone".to_owned() })
-            }),
-            () = self.0.clock.sleep(self.0.spans.unavailable_after) => {
-                Err(UnlockError::Unanswered { detail: lock(&self.0.state).trouble.clone() })
-            }
-        }
-    }
-
-    pub async fn extend(&self, held: &HoldRef, length: Duration) -> Result<(), ExtendError> {
-        Lease::renewed(length).check()?;
-        let local = &self.0;
-        let due = local.with(|state, now, _| state.may_extend(held, length, now))?;
-        let (done, answer) = oneshot::channel();
-        local.courier.post(errands::extend(local.clone(), due, length, done));
-        match answer.await.unwrap_or(Err(ExtendError::Closed)) {
-            Err(ExtendError::Lost(reason)) => Err(ExtendError::Lost(held.hold.reason().unwrap_or(reason))),
-            result => result,
-        }
-    }
-}
-
-impl Drop for Tether {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-impl fmt::Debug for Tether {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -79,6 +79,10 @@ impl Tickets {
         Self { client, last: Arc::new(AtomicU64::new(0)) }
     }
 
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
     /// A ticket that no earlier call has returned.
     pub fn next(&self) -> Ticket {
         Ticket { client: self.client, number: self.last.fetch_add(1, Ordering::Relaxed) + 1 }

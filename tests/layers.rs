@@ -18,8 +18,8 @@ const LAYERS: &[(u8, &[&str])] = &[
     (
         0,
         &[
-            "error", "name", "owner", "ticket", "token", "lease", "config", "metrics", "clock", "chance",
-            "mutant", "sync",
+            "error", "name", "owner", "ticket", "token", "lease", "config", "clock", "chance", "mutant",
+            "sync",
         ],
     ),
 ];

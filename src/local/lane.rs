@@ -36,6 +36,17 @@ pub struct Request {
     pub waits: bool,
 }
 
+/// What a guard knows of where it stands in the books.
+#[derive(Clone, Debug)]
+pub struct HoldRef {
+    pub lane: LaneId,
+    pub lock: LockRef,
+    pub ticket: Ticket,
+    pub owner: Option<OwnerId>,
+    pub hold: Arc<Hold>,
+    pub lease: Duration,
+}
+
 /// Who may share a ticket.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Share {
@@ -205,6 +216,21 @@ impl Lane {
             Phase::Waiting(_) => None,
             Phase::Held(held) => Some(held),
         }
+    }
+
+    pub fn hold_ref(&self, id: LaneId, hold: Arc<Hold>) -> HoldRef {
+        HoldRef {
+            lane: id,
+            lock: self.request.lock.clone(),
+            ticket: self.ticket(),
+            owner: self.request.owner,
+            hold,
+            lease: self.request.lease.length(),
+        }
+    }
+
+    pub fn held_is_over(&self, now: Moment) -> bool {
+        matches!(&self.phase, Phase::Held(held) if held.trusted <= now)
     }
 
     /// Whether the hold goes to the next local waiter instead of back to the server.

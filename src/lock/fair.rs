@@ -9,7 +9,7 @@ use crate::error::{LockError, NotObtained, RunError};
 use crate::guard::Guard;
 use crate::handle::{Handle, Patience, lock_methods};
 use crate::lease::Lease;
-use crate::local::{Entered, Outcome, Place as Waiter, Stepped, Tether};
+use crate::local::{Entered, Outcome, Stepped, Tether, WaiterRef};
 use crate::owner::Owner;
 
 /// A lock that is given strictly in the order of asking, across all processes.
@@ -113,7 +113,7 @@ pub enum Step {
 pub struct Place {
     tether: Arc<Tether>,
     /// `None` once the wait is over.
-    waiter: Option<Waiter>,
+    waiter: Option<WaiterRef>,
     position: Position,
     guard: Option<Guard>,
 }
@@ -157,7 +157,7 @@ impl Place {
         }
         let waiter = self.waiter.expect("this place has come to its end");
         let seen = seen.map(|Position(ahead)| ahead);
-        match poll_fn(|cx| self.tether.local().poll_place(waiter, seen, cx.waker())).await {
+        match poll_fn(|cx| self.tether.local().step(waiter, seen, cx.waker())).await {
             Stepped::At(ahead) => {
                 self.position = Position(ahead);
                 Ok(None)

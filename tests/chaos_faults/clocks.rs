@@ -99,7 +99,8 @@ async fn d28_a_key_without_an_expiry_blocks_nobody_beyond_the_lease() {
     check_left(&scene.server).await;
 }
 
-// `lua/lib`, the token: never below the last one plus one. `local/state.rs`, `lose`: what the server lost is told.
+// `lua/lib`, the token: never below the last one plus one. `local/state/releases.rs`, `lose`: what the server lost is
+// told.
 #[tokio::test]
 async fn d29_a_server_clock_that_jumps_ahead_breaks_the_promise_and_says_so() {
     let shim = Shim::build();

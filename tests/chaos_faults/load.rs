@@ -17,7 +17,8 @@ fn counts(server: &Server) -> (u64, usize) {
     (calls, server.connection().ok(&["PUBSUB", "CHANNELS", "lw:*"]).items().len())
 }
 
-// `local/state.rs`, `release`: passing inside the process; and one ticket for all anonymous waiters of a client.
+// `local/state/releases.rs`, `release`: passing inside the process; and one ticket for all anonymous waiters of a
+// client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g1_ten_thousand_waiters_of_one_process_cost_no_herd() {
     const WAITERS: u64 = 10_000;
@@ -66,8 +67,8 @@ async fn answer(scene: &Scene, worker: &mut Worker, order: &str) -> String {
     answer.expect("the loop ends with one")
 }
 
-// `lua/lib`, the token, and `local/state.rs`, `let_in`: one holder at a time. Ten thousand here; `scripts/nightly
-// hand_overs` has the full number.
+// `lua/lib`, the token, and `local/state/grants.rs`, `let_in`: one holder at a time. Ten thousand here;
+// `scripts/nightly hand_overs` has the full number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g5_many_hand_overs_keep_tokens_rising_and_leave_nothing() {
     let count = std::env::var("LOCKWRIGHT_HAND_OVERS").map(|count| count.parse().expect("a number"));

@@ -57,7 +57,7 @@ impl Wait {
     }
 }
 
-// `local/state.rs`, `up`: all holds are renewed and all waiters poll on a new connection.
+// `local/state/connection.rs`, `up`: all holds are renewed and all waiters poll on a new connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c12_killed_command_connections_cost_no_hold_and_no_place() {
     let wait = Wait::new(true).await;
@@ -81,7 +81,7 @@ async fn c13_a_killed_subscription_is_made_again_and_messages_are_heard() {
 }
 
 // `client.rs`, `connect`: the subscription is there before any lock is asked for, so there is no gap to fall into.
-// Without it (or without polls, `local/state.rs`, `poll_due`) a message that is lost costs the whole lease.
+// Without it (or without polls, `local/state/polls.rs`, `poll_due`) a message that is lost costs the whole lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c14_a_lost_message_costs_a_claim_and_a_poll() {
     let wait = Wait::new(false).await;
@@ -93,7 +93,7 @@ async fn c14_a_lost_message_costs_a_claim_and_a_poll() {
     wait.served_within(claim + claim / 2 + MARGIN).await;
 }
 
-// `local/state.rs`, `poll_all` after `Deaf` and `Up` (mutant `NoPollAfterGap`).
+// `local/state/polls.rs`, `poll_all` after `Deaf` and `Up` (mutant `NoPollAfterGap`).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c15_a_release_in_the_gap_of_a_subscription_is_noticed() {
     for _ in 0..10 {
@@ -220,7 +220,7 @@ async fn c27_connections_to_two_servers_are_not_used() {
     assert!(guard.is_held());
 }
 
-// `lua/lib`, `advance`: the claim, and `local/state.rs`, `queued_with`: the poll at its end.
+// `lua/lib`, `advance`: the claim, and `local/state/polls.rs`, `queued_with`: the poll at its end.
 #[tokio::test]
 async fn c29_where_receivers_cannot_be_counted_a_dead_waiter_costs_a_claim() {
     let scene = Scene::new();

@@ -61,7 +61,7 @@ async fn vanish(ways: &[Way]) {
     check_left(&scene.server).await;
 }
 
-// `local/state.rs`, `renewal_unanswered`: what is not answered does not lengthen the validity.
+// `local/state/renewals.rs`, `renewal_unanswered`: what is not answered does not lengthen the validity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c4_a_line_that_stays_dead_ends_the_hold_before_the_next_one() {
     vanish(&[Way::ToServer, Way::ToClient]).await;
@@ -120,8 +120,8 @@ async fn c22_a_name_that_is_known_again_is_found() {
     guard.unlock().await.expect("it is held");
 }
 
-// `link/backoff.rs`: pauses grow and are random. `local/state.rs`, `up`: the oldest ticket of each lock polls, and
-// where it is told that it is new its client sends the others.
+// `link/backoff.rs`: pauses grow and are random. `local/state/connection.rs`, `up`: the oldest ticket of each lock
+// polls, and where it is told that it is new its client sends the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c21_a_thousand_waiters_outlive_an_outage() {
     const WAITERS: usize = 1_000;
@@ -206,7 +206,7 @@ async fn c25_a_server_that_is_too_old_is_told_from_one_that_is_not_there() {
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-// `local/state.rs`, `patience`: every wait for a silent server ends.
+// `local/state/asking.rs`, `patience`: every wait for a silent server ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c28_ten_thousand_calls_to_a_hung_server_end_in_time_and_leave_nothing() {
     let scene = Scene::new();

@@ -48,7 +48,7 @@ impl Road {
     }
 }
 
-// `local/errands.rs`: `ask`, `leave` and `renew` repeat what was not answered.
+// `local/errands/`: `ask`, `leave` and `renew` repeat what was not answered.
 #[tokio::test]
 async fn c1_a_lost_request_is_sent_again() {
     let road = Road::new().await;
@@ -96,7 +96,7 @@ async fn c3_a_reply_that_breaks_off_anywhere_is_a_lost_one() {
     road.end().await;
 }
 
-// `local/state.rs`, `not_after`, and the first step of `lua/reentrant/acquire` (mutant `NoDeadline`).
+// `local/state/connection.rs`, `not_after`, and the first step of `lua/reentrant/acquire` (mutant `NoDeadline`).
 #[tokio::test]
 async fn c6_a_request_that_arrives_after_its_time_does_nothing() {
     let road = Road::new().await;
@@ -115,7 +115,7 @@ async fn c6_a_request_that_arrives_after_its_time_does_nothing() {
     road.end().await;
 }
 
-// `local/state.rs`, `disown` (mutant `UnknownTicketKept`).
+// `local/state/messages.rs`, `disown` (mutant `UnknownTicketKept`).
 #[tokio::test]
 async fn c6_a_ghost_that_was_in_time_lasts_one_message() {
     let mut road = Road::new().await;
@@ -167,7 +167,7 @@ async fn turns(clients: [&Client; 2], count: usize) {
     soon("all turns", join_all(clients.map(|client| one(client.clone())))).await;
 }
 
-// `local/state.rs`, `granted`: the renewal is due a third of what is left after the round trip.
+// `local/state/grants.rs`, `granted`: the renewal is due a third of what is left after the round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c9_a_slow_network_is_no_failure() {
     let mut road = Road::new().await;

@@ -9,7 +9,7 @@ use crate::support::resp::Reply;
 use crate::support::time::soon;
 use crate::support::worker::Scene;
 
-// `local/state.rs`, `not_after`: what was stuck in the server's sockets has no late effect.
+// `local/state/connection.rs`, `not_after`: what was stuck in the server's sockets has no late effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d3_a_stalled_server_ends_holds_and_does_no_late_deeds() {
     let scene = Scene::new();
@@ -115,7 +115,7 @@ async fn d22_a_restart_with_data_from_before_the_grant_is_told_and_tokens_rise()
     forgotten(scene).await;
 }
 
-// As D21, and what waits is queued again: `local/state.rs`, `send_again`.
+// As D21, and what waits is queued again: `local/state/asking.rs`, `send_again`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d21_whoever_waits_over_a_restart_without_data_is_served() {
     let mut scene = Scene::new();

@@ -301,8 +301,8 @@ async fn d40_no_keyspace_notifications_are_needed() {
     drop(guard);
 }
 
-/// Fails without the look at `patience` in `local/errands.rs`, `take_leave`: the waiter's ticket travels with the
-/// release, which is repeated for as long as a lease.
+/// Fails without the look at `patience` in `local/errands/leaving.rs`, `take_leave`: the waiter's ticket travels with
+/// the release, which is repeated for as long as a lease.
 #[tokio::test]
 async fn d6_whoever_waits_behind_a_release_to_a_silent_server_is_told() {
     let server = Server::start();

@@ -1,0 +1,155 @@
+//! Asking: repeated with the same ticket until it is answered or no longer wanted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Sent, Setback};
+use crate::clock::Moment;
+use crate::courier::Backoff;
+use crate::error::LockError;
+use crate::local::Local;
+use crate::local::lane::{Lane, LaneId};
+use crate::local::outbox::{Due, Outbox};
+use crate::local::state::State;
+use crate::scripts::{Acquire, AcquireReply, Call};
+use crate::ticket::Ticket;
+
+/// What to do about a ticket now.
+enum Step {
+    Call(Call, Duration),
+    /// No connection.
+    Wait,
+    Done,
+}
+
+pub async fn ask(local: Arc<Local>, lane: LaneId, ticket: Ticket, poll: bool) {
+    let mut backoff = Backoff::new();
+    loop {
+        let step = local.with(|state, now, out| next_ask(&local, state, lane, ticket, poll, now, out));
+        match step {
+            Step::Done => return,
+            Step::Wait => {}
+            Step::Call(call, timeout) => {
+                let answer = local.send(call, timeout).await;
+                let done = local.with(|state, now, out| {
+                    let done = take_answer(&local, state, lane, ticket, &answer, now, out);
+                    if done {
+                        state.asked(lane, ticket, out);
+                    }
+                    done
+                });
+                if done {
+                    return;
+                }
+            }
+        }
+        let pause = backoff.next(&local.chance);
+        let until = local.with(|state, now, _| match state.wanted(lane, ticket).is_some() {
+            true => now.plus(pause).min(state.patience(&state.lanes[&lane])),
+            false => now,
+        });
+        local.clock.sleep_until(until).await;
+    }
+}
+
+fn next_ask(
+    local: &Local,
+    state: &mut State,
+    id: LaneId,
+    ticket: Ticket,
+    poll: bool,
+    now: Moment,
+    out: &mut Outbox,
+) -> Step {
+    let Some(waiting) = state.wanted(id, ticket).and_then(Lane::waiting) else { return Step::Done };
+    waiting.asking_since.get_or_insert(now);
+    if let Some(fault) = state.refused.clone() {
+        state.fail(id, &fault.into(), now, out);
+        return Step::Done;
+    }
+    let lane = &state.lanes[&id];
+    let patience = state.patience(lane);
+    if now >= patience {
+        state.give_up_waiting(id, now, out);
+        return Step::Done;
+    }
+    let usual = if poll { state.poll_timeout(lane) } else { state.spans.command_timeout };
+    let timeout = usual.min(patience.since(now));
+    let Some(not_after_millis) = state.not_after(timeout, now) else { return Step::Wait };
+    let call = Acquire {
+        keys: &lane.request.lock.keys,
+        kind: lane.request.lock.kind,
+        attempt: &lane.attempt,
+        wait: lane.wait(poll),
+        not_after_millis,
+        deaf: state.deaf,
+        terms: local.terms(state),
+    }
+    .call();
+    if let Some(waiting) = state.wanted(id, ticket).and_then(|lane| lane.waiting()) {
+        waiting.sent = true;
+    }
+    Step::Call(call, timeout)
+}
+
+/// Applies the answer to an asking. Returns whether the errand is done.
+fn take_answer(
+    local: &Local,
+    state: &mut State,
+    id: LaneId,
+    ticket: Ticket,
+    answer: &Sent,
+    now: Moment,
+    out: &mut Outbox,
+) -> bool {
+    let reply = match local.read(state, answer, AcquireReply::decode) {
+        Ok(reply) => reply,
+        Err(Setback::Later) => return false,
+        Err(Setback::Final(fault)) => {
+            if state.wanted(id, ticket).is_some() {
+                state.fail(id, &fault.into(), now, out);
+            }
+            return true;
+        }
+    };
+    let Some(lane) = state.wanted(id, ticket) else {
+        replay(state, id, ticket, &reply, answer, now, out);
+        return true;
+    };
+    let lock = lane.request.lock.clone();
+    match reply {
+        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
+        AcquireReply::Queued(queued) => {
+            let waited_before = state.mark_queued(id);
+            state.queued(id, &queued, now, out);
+            // Called new though it had waited: it was dropped there, and its client's other tickets with it.
+            if queued.new && waited_before {
+                state.send_again(&lock, id, out);
+            }
+        }
+        AcquireReply::Busy { .. } => state.busy(id, now, out),
+        // The reply's server time is the newest sample now: the next request is in time.
+        AcquireReply::Stale => return false,
+        AcquireReply::KindMismatch { found } => state.fail(id, &LockError::KindMismatch { found }, now, out),
+        AcquireReply::ForeignKey { key } => state.fail(id, &LockError::ForeignKey { key }, now, out),
+    }
+    true
+}
+
+/// An answer to an asking that is no longer under way: of a ticket that is a hold by now, or was given back.
+fn replay(
+    state: &mut State,
+    id: LaneId,
+    ticket: Ticket,
+    reply: &AcquireReply,
+    answer: &Sent,
+    now: Moment,
+    out: &mut Outbox,
+) {
+    let AcquireReply::Granted(granted) = reply else { return };
+    let left = Duration::from_millis(granted.left_millis);
+    if let Some(lane) = state.held_lane(id, ticket) {
+        let due = Due { lane: id, lock: lane.request.lock.clone(), ticket, lease_millis: 0 };
+        state.renewed(&due, left, granted.waiting, answer.base(), now, out);
+    }
+}

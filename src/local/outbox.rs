@@ -1,0 +1,53 @@
+//! What an event leaves to be done once the books are closed.
+
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+
+use super::lane::{LaneId, LockRef};
+use crate::clock::Moment;
+use crate::error::UnlockError;
+use crate::owner::OwnerId;
+use crate::ticket::Ticket;
+
+/// What a transition leaves to be done once the books are closed.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub errands: Vec<Errand>,
+    pub wakers: Vec<Waker>,
+    /// A renewal, or a poll, is due before its task would look.
+    pub renew_sooner: bool,
+    pub poll_sooner: bool,
+}
+
+/// What the courier is to do.
+#[derive(Debug)]
+pub enum Errand {
+    Ask { lane: LaneId, ticket: Ticket, poll: bool },
+    Leave(Departure),
+    Renew(Vec<Due>),
+}
+
+/// A ticket that is given back.
+#[derive(Debug)]
+pub struct Departure {
+    pub lock: LockRef,
+    pub ticket: Ticket,
+    pub owner: Option<OwnerId>,
+    /// The lane whose next ticket is queued by the same call.
+    pub next: Option<(LaneId, Ticket)>,
+    /// After this the server has let go of it by itself.
+    pub give_up: Moment,
+    /// Until when the hold is ours: that it is gone after a leaving that was sent before this is our own doing.
+    pub trusted: Moment,
+    pub done: Option<oneshot::Sender<Result<(), UnlockError>>>,
+}
+
+/// A hold that is to be renewed.
+#[derive(Clone, Debug)]
+pub struct Due {
+    pub lane: LaneId,
+    pub lock: LockRef,
+    pub ticket: Ticket,
+    pub lease_millis: u64,
+}

@@ -1,0 +1,160 @@
+//! Grants: a ticket becomes a hold, and who waits for it is let in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::State;
+use crate::backend::Epoch;
+use crate::clock::Moment;
+use crate::error::Fault;
+use crate::guard::Hold;
+use crate::lease::{certain, trusted_until};
+use crate::local::lane::{Held, Lane, LaneId, Phase, Share, Waiter, WaiterId};
+use crate::local::outbox::Outbox;
+use crate::mutant::{self, Mutant};
+use crate::scripts::Granted;
+use crate::token::TokenBlock;
+
+struct Grant {
+    token: u64,
+    waiting: bool,
+    trusted: Moment,
+    base: Moment,
+    renew: Moment,
+}
+
+/// What a message says of a grant.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageGrant {
+    pub token: u64,
+    pub end_millis: u64,
+    pub now_millis: u64,
+    pub waiting: bool,
+    pub epoch: Epoch,
+}
+
+/// After so many grants in a row that came too late a wait ends with an error.
+const LATE_GRANTS: u32 = 3;
+
+impl State {
+    /// The server answered an asking, sent at `sent`: the ticket is a hold.
+    pub fn granted(&mut self, id: LaneId, granted: &Granted, sent: Moment, now: Moment, out: &mut Outbox) {
+        let left = Duration::from_millis(granted.left_millis);
+        let trusted = trusted_until(sent, left);
+        let lane = &self.lanes[&id];
+        let length = lane.request.lease.length();
+        let renew = sent.plus(left.min(length) / 3);
+        self.grant(
+            id,
+            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew },
+            now,
+            out,
+        );
+    }
+
+    /// A message says that the ticket is a hold until `end_millis` of the server's clock. Returns whether it could
+    /// be used; else the client must ask.
+    pub fn granted_by_message(
+        &mut self,
+        id: LaneId,
+        message: &MessageGrant,
+        now: Moment,
+        out: &mut Outbox,
+    ) -> bool {
+        let same_connection = message.epoch == self.epoch || mutant::is(Mutant::SampleKept);
+        let Some(sample) = self.sample.filter(|_| same_connection) else { return false };
+        let span = |from: u64, to: u64| Duration::from_millis(to.saturating_sub(from));
+        let claim = span(message.now_millis, message.end_millis);
+        let trusted = match mutant::is(Mutant::GrantWithoutDeadline) {
+            true => trusted_until(now, claim),
+            false => trusted_until(sample.sent, span(sample.server_millis, message.end_millis)),
+        };
+        let base = sample.sent.plus(certain(span(sample.server_millis, message.now_millis)));
+        if trusted <= now {
+            return false;
+        }
+        let renew = now.plus(claim / 3);
+        self.grant(
+            id,
+            Grant { token: message.token, waiting: message.waiting, trusted, base, renew },
+            now,
+            out,
+        );
+        true
+    }
+
+    fn grant(&mut self, id: LaneId, grant: Grant, now: Moment, out: &mut Outbox) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let lease = lane.request.lease;
+        let fixed_end = (!lease.is_renewed()).then(|| trusted_until(grant.base, lease.length()));
+        let fixed_end = fixed_end.unwrap_or(Moment::NEVER);
+        let max_end = lane.request.max_hold.map_or(Moment::NEVER, |span| now.plus(span));
+        let trusted = grant.trusted.min(fixed_end).min(max_end);
+        if trusted <= now {
+            return self.granted_too_late(id, now, out);
+        }
+        let confirmed = !lease.is_renewed() && grant.trusted >= fixed_end;
+        let mut block = TokenBlock::new(grant.token, lane.attempt.block);
+        let token = block.take().expect("a block is never empty");
+        let held = Held {
+            hold: Arc::new(Hold::new(token, trusted)),
+            guards: 0,
+            block,
+            trusted,
+            fixed_end,
+            max_end,
+            renew_at: (!confirmed).then_some(grant.renew),
+            due: Moment::NEVER,
+            contended: grant.waiting.then_some(now),
+            task: None,
+        };
+        self.end_waiting(id, now, out);
+        let lane = self.lanes.get_mut(&id).expect("it was there above");
+        lane.phase = Phase::Held(held);
+        self.let_in(id, out);
+        if !mutant::is(Mutant::ArmedLate) {
+            self.schedule(id, out);
+        }
+    }
+
+    /// A grant was over before it was heard of. The next answer may be quicker; where none is, the lease is shorter
+    /// than a round trip, and a guard of it could never be trusted.
+    fn granted_too_late(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+        let Some(waiting) = self.lanes.get_mut(&id).and_then(Lane::waiting) else { return };
+        waiting.late_grants += 1;
+        if waiting.late_grants < LATE_GRANTS {
+            return self.ask(id, true, out);
+        }
+        let detail = "each grant was over before its reply arrived: the lease is too short".to_owned();
+        self.fail(id, &Fault::Unavailable { detail }.into(), now, out);
+    }
+
+    /// Gives the hold to the first waiter; to all of them where they are one owner. Tries that came meanwhile see
+    /// it held.
+    pub(super) fn let_in(&mut self, id: LaneId, out: &mut Outbox) {
+        let lane = self.lanes.get_mut(&id).expect("the caller has it");
+        let all = matches!(lane.share, Share::Owner(_));
+        while let Some((waiter, entry)) = lane.waiters.pop_first() {
+            let held = lane.held().expect("the caller made it held");
+            held.guards += 1;
+            held.task = entry.task;
+            let hold = held.hold.clone();
+            let outcome = Ok(Some(lane.hold_ref(id, hold)));
+            self.outcomes.insert(waiter, outcome);
+            out.wakers.extend(entry.waker);
+            if !all {
+                break;
+            }
+        }
+        if lane.waiters.values().any(|waiter| !waiter.waits) {
+            let (tries, rest) =
+                std::mem::take(&mut lane.waiters).into_iter().partition(|(_, entry)| !entry.waits);
+            lane.waiters = rest;
+            let tries: BTreeMap<WaiterId, Waiter> = tries;
+            for (waiter, entry) in tries {
+                self.settle(waiter, entry, Ok(None), out);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Renewals, and what a guard asks of its hold.
+
+use std::time::Duration;
+
+use super::State;
+use crate::clock::Moment;
+use crate::error::{ExtendError, LossReason};
+use crate::lease::trusted_until;
+use crate::local::lane::{Held, HoldRef, Lane, LaneId, Phase};
+use crate::local::outbox::{Due, Errand, Outbox};
+
+/// How many holds one renewal call carries.
+const RENEWALS_PER_CALL: usize = 100;
+
+impl State {
+    /// Ends what has run out and renews what is due, most urgent first. Returns when to look next.
+    pub fn renew_due(&mut self, now: Moment, out: &mut Outbox) -> Moment {
+        let horizon = now.plus(Duration::from_secs(1));
+        let near: Vec<LaneId> = self.due.range(..=(horizon, LaneId::MAX)).map(|&(_, id)| id).collect();
+        let mut due = Vec::new();
+        for id in near {
+            if self.lanes[&id].held_is_over(now) {
+                self.lose(id, LossReason::Expired, now, out);
+            } else if let Some(renewal) = self.begin_renewal(id, now) {
+                due.push(renewal);
+                self.schedule(id, out);
+                self.warn_of_self_wait(id, now);
+            }
+        }
+        due.sort_by_key(|&(trusted, _)| trusted);
+        let holds: Vec<Due> = due.into_iter().map(|(_, due)| due).collect();
+        out.errands.extend(holds.chunks(RENEWALS_PER_CALL).map(|batch| Errand::Renew(batch.to_vec())));
+        out.renew_sooner = false;
+        self.renew_armed = self.due.first().map_or(Moment::NEVER, |&(at, _)| at);
+        self.renew_armed
+    }
+
+    /// What to renew of this lane, if it is due: a little early where it can share the call of others.
+    fn begin_renewal(&mut self, id: LaneId, now: Moment) -> Option<(Moment, Due)> {
+        let lane = self.lanes.get_mut(&id)?;
+        let (lock, ticket, lease) = (lane.request.lock.clone(), lane.ticket(), lane.request.lease);
+        let held = lane.held()?;
+        // A part of what is left, not of the lease: a claim is shorter, and a section that ends in its first third
+        // would be renewed for nothing.
+        let early = held.trusted.since(now) / 30;
+        if held.renew_at? > now.plus(early.min(Duration::from_secs(1))) {
+            return None;
+        }
+        held.renew_at = None;
+        // A fixed lease is confirmed for what is left of it, counted from the earliest time of its grant: the
+        // server must not keep it beyond its end.
+        let length =
+            if lease.is_renewed() { lease.length() } else { held.fixed_end.since(now).min(lease.length()) };
+        let lease_millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
+        Some((held.trusted, Due { lane: id, lock, ticket, lease_millis }))
+    }
+
+    /// A renewal that was sent at `sent` was answered: `left` of the lease is left at the server.
+    pub fn renewed(
+        &mut self,
+        due: &Due,
+        left: Duration,
+        waiting: bool,
+        sent: Moment,
+        now: Moment,
+        out: &mut Outbox,
+    ) {
+        let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
+        let lease = lane.request.lease;
+        let held = lane.held().expect("it is held");
+        held.trusted = held.trusted.max(trusted_until(sent, left)).min(held.fixed_end).min(held.max_end);
+        // By what is left, not by the lease: an extension may have been shorter, and be all that there is.
+        let confirmed = !lease.is_renewed() && left >= held.fixed_end.since(sent);
+        held.renew_at = (!confirmed).then(|| sent.plus(left.min(lease.length()) / 3));
+        held.hold.trust(held.trusted, false);
+        if waiting {
+            held.contended.get_or_insert(now);
+        }
+        self.schedule(due.lane, out);
+    }
+
+    /// A renewal brought no answer: tried again soon, until the validity ends.
+    pub fn renewal_unanswered(&mut self, due: &Due, now: Moment, out: &mut Outbox) {
+        let pause = self.chance.jitter(Duration::from_millis(100), 25);
+        let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
+        let held = lane.held().expect("it is held");
+        held.renew_at = Some(now.plus(pause));
+        held.hold.doubt();
+        self.schedule(due.lane, out);
+    }
+
+    /// Every hold is renewed at once: the connection is new, and the server may be another one.
+    pub fn renew_all(&mut self, now: Moment, out: &mut Outbox) {
+        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
+        for id in ids {
+            if let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held)
+                && held.renew_at.is_some()
+            {
+                held.renew_at = Some(now);
+                self.schedule(id, out);
+            }
+        }
+    }
+
+    pub(super) fn set_due(&mut self, id: LaneId, at: Option<Moment>, out: &mut Outbox) {
+        let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
+        let old = std::mem::replace(&mut held.due, at.unwrap_or(Moment::NEVER));
+        self.due.remove(&(old, id));
+        if let Some(at) = at {
+            self.due.insert((at, id));
+            out.renew_sooner |= at < self.renew_armed;
+        }
+    }
+
+    /// Enters in the watchdog's books when the lane needs it next.
+    pub(super) fn schedule(&mut self, id: LaneId, out: &mut Outbox) {
+        let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
+        let at = held.renew_at.unwrap_or(Moment::NEVER).min(held.trusted);
+        self.set_due(id, Some(at), out);
+    }
+
+    /// Whether this hold may be made `length` longer from now, and what to send for it.
+    pub fn may_extend(&mut self, held: &HoldRef, length: Duration, now: Moment) -> Result<Due, ExtendError> {
+        if let Some(reason) = held.hold.reason() {
+            return Err(ExtendError::Lost(reason));
+        }
+        let lane = self.held_lane(held.lane, held.ticket).ok_or(ExtendError::Lost(LossReason::Expired))?;
+        let max_end = lane.held().expect("it is held").max_end;
+        if now.plus(length) > max_end {
+            return Err(ExtendError::MaxHold { left: max_end.since(now) });
+        }
+        let lease_millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        Ok(Due { lane: held.lane, lock: held.lock.clone(), ticket: held.ticket, lease_millis })
+    }
+
+    /// The server made a hold last `length` from `sent`: a fixed lease ends then, if not later.
+    pub fn extended(&mut self, due: &Due, length: Duration, sent: Moment) {
+        let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
+        let fixed = !lane.request.lease.is_renewed();
+        let held = lane.held().expect("it is held");
+        if fixed {
+            held.fixed_end = held.fixed_end.max(trusted_until(sent, length));
+        }
+    }
+
+    pub fn still_held(&mut self, due: &Due) -> Result<(), ExtendError> {
+        match self.held_lane(due.lane, due.ticket) {
+            Some(_) => Ok(()),
+            None => Err(ExtendError::Lost(LossReason::GoneAtServer)),
+        }
+    }
+
+    /// Says once that a task waits for what it holds itself.
+    fn warn_of_self_wait(&mut self, id: LaneId, now: Moment) {
+        let lane = &self.lanes[&id];
+        let Phase::Held(Held { task: Some(task), .. }) = lane.phase else { return };
+        let patience = lane.request.lease.length();
+        let lanes: Vec<LaneId> = self.locks[&lane.request.lock].lanes.iter().copied().collect();
+        for id in lanes {
+            let waiters = self.lanes.get_mut(&id).into_iter().flat_map(|lane| lane.waiters.values_mut());
+            for waiter in waiters.filter(|waiter| waiter.task == Some(task) && !waiter.warned) {
+                if now.since(waiter.since) >= patience {
+                    waiter.warned = true;
+                    tracing::warn!(
+                        "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
+                         acquisitions in one `Owner::scope`"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What handles, guards and waiters have of their client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::lane::HoldRef;
+use super::state::Released;
+use super::{Local, errands};
+use crate::clock::Moment;
+use crate::error::{ExtendError, UnlockError};
+use crate::lease::Lease;
+use crate::sync::lock;
+
+/// Keeps a client alive: its handles, guards and waiters have it, its tasks do not. The last one to go closes it.
+pub struct Tether(Arc<Local>);
+
+impl Tether {
+    pub fn new(local: Arc<Local>) -> Arc<Self> {
+        Arc::new(Self(local))
+    }
+
+    pub fn local(&self) -> &Arc<Local> {
+        &self.0
+    }
+
+    pub fn now(&self) -> Moment {
+        self.0.clock.now()
+    }
+
+    /// Releases a hold without waiting for the answer.
+    pub fn release(&self, held: &HoldRef) {
+        self.0.with(|state, now, out| state.release(held, None, now, out));
+    }
+
+    pub async fn unlock(&self, held: &HoldRef) -> Result<(), UnlockError> {
+        let (done, answer) = oneshot::channel();
+        match self.0.with(|state, now, out| state.release(held, Some(done), now, out)) {
+            Released::Locally => return Ok(()),
+            Released::Lost(reason) => return Err(UnlockError::Lost(reason)),
+            Released::Sent => {}
+        }
+        tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_else(|_| {
+                Err(UnlockError::Unanswered { detail: "the client's runtime is gone".to_owned() })
+            }),
+            () = self.0.clock.sleep(self.0.spans.unavailable_after) => {
+                Err(UnlockError::Unanswered { detail: lock(&self.0.state).trouble.clone() })
+            }
+        }
+    }
+
+    pub async fn extend(&self, held: &HoldRef, length: Duration) -> Result<(), ExtendError> {
+        Lease::renewed(length).check()?;
+        let local = &self.0;
+        let due = local.with(|state, now, _| state.may_extend(held, length, now))?;
+        let (done, answer) = oneshot::channel();
+        local.courier.post(errands::extend(local.clone(), due, length, done));
+        match answer.await.unwrap_or(Err(ExtendError::Closed)) {
+            Err(ExtendError::Lost(reason)) => Err(ExtendError::Lost(held.hold.reason().unwrap_or(reason))),
+            result => result,
+        }
+    }
+}
+
+impl Drop for Tether {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl fmt::Debug for Tether {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
