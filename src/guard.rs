@@ -89,19 +89,22 @@ impl Hold {
         std::mem::take(&mut ended.watchers).into_values().collect()
     }
 
-    fn poll_lost(&self, watcher: &mut Option<u64>, cx: &Context<'_>) -> Poll<LossReason> {
+    /// Why the hold ended; else `waker` is woken when it does. `watcher` is this watcher's place.
+    pub fn poll_lost(&self, watcher: &mut Option<u64>, waker: &Waker) -> Poll<LossReason> {
+        // A waker is the user's code: cloned before the critical section, and the one before it dropped behind it.
+        let waker = waker.clone();
         let mut ended = lock(&self.ended);
         if let Some(reason) = ended.reason {
+            drop(ended);
             return Poll::Ready(reason);
         }
         let id = *watcher.get_or_insert_with(|| {
             ended.next_watcher += 1;
             ended.next_watcher
         });
-        match ended.watchers.get_mut(&id) {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => drop(ended.watchers.insert(id, cx.waker().clone())),
-        }
+        let unwanted = ended.watchers.insert(id, waker);
+        drop(ended);
+        drop(unwanted);
         Poll::Pending
     }
 
@@ -380,7 +383,7 @@ impl Future for Lost {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         let this = &mut *self;
-        this.hold.poll_lost(&mut this.watcher, cx)
+        this.hold.poll_lost(&mut this.watcher, cx.waker())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::error::{LockError, LossReason, UnlockError};
 use crate::guard::Hold;
 use crate::local::lane::{HoldRef, Lane, LaneId, LockRef, Phase};
-use crate::local::outbox::{Departure, Errand, Outbox};
+use crate::local::outbox::{Departure, Errand, Outbox, Report};
 use crate::mutant::{self, Mutant};
 use crate::owner::OwnerId;
 use crate::ticket::Ticket;
@@ -102,7 +102,7 @@ impl State {
     /// The hold is lost. Those who wait behind it ask anew.
     pub fn lose(&mut self, id: LaneId, reason: LossReason, now: Moment, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
-        tracing::warn!(token = held.hold.token(), %reason, "a lock was lost");
+        out.reports.push(Report::Lost { token: held.hold.token(), reason });
         out.wakers.extend(held.hold.lose(reason));
         if let Some((id, _)) = self.detach(id, now, out) {
             self.ask(id, false, out);

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::error::{ExtendError, LossReason};
 use crate::lease::trusted_until;
 use crate::local::lane::{Held, HoldRef, Lane, LaneId, Phase};
-use crate::local::outbox::{Due, Errand, Outbox};
+use crate::local::outbox::{Due, Errand, Outbox, Report};
 
 /// How many holds one renewal call carries.
 const RENEWALS_PER_CALL: usize = 100;
@@ -24,7 +24,7 @@ impl State {
             } else if let Some(renewal) = self.begin_renewal(id, now) {
                 due.push(renewal);
                 self.schedule(id, out);
-                self.warn_of_self_wait(id, now);
+                self.report_self_wait(id, now, out);
             }
         }
         due.sort_by_key(|&(trusted, _)| trusted);
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// Says once that a task waits for what it holds itself.
-    fn warn_of_self_wait(&mut self, id: LaneId, now: Moment) {
+    fn report_self_wait(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let lane = &self.lanes[&id];
         let Phase::Held(Held { task: Some(task), .. }) = lane.phase else { return };
         let patience = lane.request.lease.length();
@@ -159,10 +159,7 @@ impl State {
             for waiter in waiters.filter(|waiter| waiter.task == Some(task) && !waiter.warned) {
                 if now.since(waiter.since) >= patience {
                     waiter.warned = true;
-                    tracing::warn!(
-                        "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
-                         acquisitions in one `Owner::scope`"
-                    );
+                    out.reports.push(Report::WaitsForItself);
                 }
             }
         }

@@ -123,17 +123,14 @@ impl State {
         }
     }
 
-    /// The outcome of a wait, once it is there; else whom to wake.
-    pub fn poll(&mut self, wait: WaiterRef, waker: &Waker) -> Option<Outcome> {
+    /// The outcome of a wait, once it is there; else `waker` is kept, and exchanged for the one before it.
+    pub fn poll(&mut self, wait: WaiterRef, waker: &mut Option<Waker>) -> Option<Outcome> {
         if let Some(outcome) = self.outcomes.remove(&wait.waiter) {
             return Some(outcome);
         }
         let lane = self.lanes.get_mut(&wait.lane)?;
         let waiter = lane.waiters.get_mut(&wait.waiter)?;
-        match &mut waiter.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
+        std::mem::swap(&mut waiter.waker, waker);
         None
     }
 
@@ -151,7 +148,7 @@ impl State {
             return Some(outcome);
         }
         if let Some(lane) = self.lanes.get_mut(&wait.lane) {
-            lane.waiters.remove(&wait.waiter);
+            out.unwanted.extend(lane.waiters.remove(&wait.waiter).and_then(|waiter| waiter.waker));
             self.close_if_deserted(wait.lane, now, out);
         }
         None
