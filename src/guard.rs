@@ -24,7 +24,6 @@ pub struct Hold {
     token: u64,
     trusted: AtomicU64,
     failing: AtomicBool,
-    given_back: AtomicBool,
     ended: Mutex<Ended>,
 }
 
@@ -41,7 +40,6 @@ impl Hold {
             token,
             trusted: AtomicU64::new(trusted.as_nanos()),
             failing: AtomicBool::new(false),
-            given_back: AtomicBool::new(false),
             ended: Mutex::new(Ended::default()),
         }
     }
@@ -72,11 +70,6 @@ impl Hold {
     /// The last renewal went unanswered.
     pub fn doubt(&self) {
         self.failing.store(true, Ordering::Release);
-    }
-
-    /// Whether this is the first of the hold's guards that gives it back though it is lost.
-    pub fn gives_back(&self) -> bool {
-        !self.given_back.swap(true, Ordering::AcqRel)
     }
 
     /// Ends the hold, and returns who wants to be woken. The first reason stands.

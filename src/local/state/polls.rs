@@ -23,16 +23,21 @@ impl State {
 
     /// Half of the smallest claim among the lock's waiting tickets: one grant whose message is lost must be asked
     /// for, with room for one lost poll, before its claim ends and its place with it.
-    pub(super) fn poll_interval(&self, id: LaneId) -> Duration {
-        let lock = &self.locks[&self.lanes[&id].request.lock];
-        let leases = lock.lanes.iter().map(|id| self.lanes[id].request.lease.length());
-        let claim = leases.fold(self.spans.claim, Duration::min);
+    fn poll_interval(&self, id: LaneId) -> Duration {
+        let claim = self.smallest_claim(id);
         if self.deaf { DEAF_POLL.min(claim / 2) } else { claim / 2 }
     }
 
     /// How long a poll may take: with the interval before it, and a second one, still less than a claim.
-    pub fn poll_timeout(&self, lane: &Lane) -> Duration {
-        self.spans.command_timeout.min(self.spans.claim.min(lane.request.lease.length()) / 4)
+    pub fn poll_timeout(&self, id: LaneId) -> Duration {
+        self.spans.command_timeout.min(self.smallest_claim(id) / 4)
+    }
+
+    /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
+    fn smallest_claim(&self, id: LaneId) -> Duration {
+        let lanes = self.locks[&self.lanes[&id].request.lock].lanes.iter().map(|id| &self.lanes[id]);
+        let waiting = lanes.filter(|lane| matches!(lane.phase, Phase::Waiting(_)));
+        waiting.map(|lane| lane.request.lease.length()).fold(self.spans.claim, Duration::min)
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.
