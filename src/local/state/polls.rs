@@ -111,3 +111,63 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+    use crate::lease::Lease;
+    use crate::local::lane::{LockRef, Request};
+    use crate::local::state::{Entered, Spans};
+    use crate::name::{LockKeys, Namespace};
+    use crate::owner::Owner;
+    use crate::scripts::{Granted, Kind};
+    use crate::ticket::{ClientId, Tickets};
+
+    const CLAIM: Duration = Duration::from_secs(3);
+
+    fn state() -> State {
+        let spans = Spans {
+            claim: CLAIM,
+            client_deadline: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(1),
+            unavailable_after: Duration::from_secs(10),
+        };
+        State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), Moment::ORIGIN)
+    }
+
+    /// A new owner's wait with this lease.
+    fn enter(state: &mut State, lease: Duration, out: &mut Outbox) -> LaneId {
+        let request = Request {
+            lock: LockRef {
+                kind: Kind::Reentrant,
+                keys: LockKeys::new(&Namespace::default(), "a").expect("it is a name"),
+            },
+            owner: Some(Owner::new().id()),
+            lease: Lease::renewed(lease),
+            max_hold: None,
+            label: None,
+            waits: true,
+        };
+        match state.enter(request, None, Moment::ORIGIN, out) {
+            Entered::Wait(wait) => wait.lane,
+            Entered::Now(outcome) => panic!("{outcome:?}"),
+        }
+    }
+
+    /// The oldest ticket polls for all of them: soon enough for the smallest claim that any of them would get, and of
+    /// those alone that may get one.
+    #[test]
+    fn polls_are_for_all_that_wait_and_for_nobody_else() {
+        let (mut state, mut out) = (state(), Outbox::default());
+        let short = Duration::from_millis(400);
+        let (holder, one) = (enter(&mut state, short, &mut out), enter(&mut state, CLAIM * 9, &mut out));
+        let speed = |state: &State, id| (state.poll_interval(id), state.poll_timeout(id));
+        assert_eq!(speed(&state, one), (short / 2, short / 4));
+        let granted = Granted { token: 1, left_millis: 400, waiting: false };
+        state.granted(holder, &granted, Moment::ORIGIN, Moment::ORIGIN, &mut out);
+        assert_eq!(speed(&state, one), (CLAIM / 2, CLAIM / 4));
+        enter(&mut state, short, &mut out);
+        assert_eq!(speed(&state, one), (short / 2, short / 4));
+    }
+}
