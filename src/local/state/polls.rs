@@ -121,7 +121,7 @@ mod tests {
     use crate::local::state::{Entered, Spans};
     use crate::name::{LockKeys, Namespace};
     use crate::owner::Owner;
-    use crate::scripts::{Granted, Kind};
+    use crate::scripts::{Granted, Kind, Mode};
     use crate::ticket::{ClientId, Tickets};
 
     const CLAIM: Duration = Duration::from_secs(3);
@@ -132,6 +132,7 @@ mod tests {
             client_deadline: Duration::from_secs(10),
             command_timeout: Duration::from_secs(1),
             unavailable_after: Duration::from_secs(10),
+            cache_idle: Duration::from_secs(60),
         };
         State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), Moment::ORIGIN)
     }
@@ -143,11 +144,13 @@ mod tests {
                 kind: Kind::Reentrant,
                 keys: LockKeys::new(&Namespace::default(), "a").expect("it is a name"),
             },
+            mode: Mode::Exclusive,
             owner: Some(Owner::new().id()),
             lease: Lease::renewed(lease),
             max_hold: None,
             label: None,
             waits: true,
+            keep: false,
         };
         match state.enter(request, None, Moment::ORIGIN, out) {
             Entered::Wait(wait) => wait.lane,
