@@ -71,6 +71,9 @@ impl Handle {
     }
 
     pub fn request(&self, mode: Mode, owner: Option<Owner>, waits: bool) -> Result<Request, LockError> {
+        if self.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(LockError::InvalidMaxHold);
+        }
         Ok(Request {
             lock: LockRef { kind: self.kind, keys: self.keys.clone()? },
             mode,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::gate::Gate;
 use crate::clock::Moment;
-use crate::error::LossReason;
 use crate::guard::Hold;
 use crate::lease::Lease;
 use crate::name::LockKeys;
@@ -49,7 +48,6 @@ pub struct HoldRef {
     pub ticket: Ticket,
     pub owner: Option<OwnerId>,
     pub hold: Hold,
-    pub lease: Duration,
     /// How many servers the client had met when it was granted.
     pub servers: u64,
     /// Through which its guards come and go without the books; a hold without one has its guards counted there.
@@ -166,6 +164,8 @@ pub struct Held {
     pub block: TokenBlock,
     /// Until when the hold is trusted: what the guard shows.
     pub trusted: Moment,
+    /// Until when the server may keep it: what was asked of it last, whether or not it has answered.
+    pub kept: Moment,
     /// `trusted` never passes these: the end of a fixed lease, and of `max_hold`.
     pub fixed_end: Moment,
     pub max_end: Moment,
@@ -183,7 +183,7 @@ pub struct Held {
 
 #[derive(Debug)]
 pub struct Waiter {
-    pub waits: bool,
+    pub request: Request,
     pub waker: Option<Waker>,
     pub task: Option<tokio::task::Id>,
     pub since: Moment,
@@ -205,12 +205,9 @@ impl Held {
         }
     }
 
-    /// Ends the hold, and returns who wants to be woken.
-    pub fn lose(&self, reason: LossReason) -> Vec<Waker> {
-        if let Some(gate) = &self.hold.gate {
-            gate.close();
-        }
-        self.hold.hold.lose(reason)
+    /// Nobody joins the readers of this hold any more. Returns whether it has readers, and nobody is inside.
+    pub fn close(&self) -> bool {
+        self.hold.gate.as_ref().is_some_and(Gate::close)
     }
 }
 
@@ -228,7 +225,7 @@ impl Lane {
 
     /// Begins anew with another ticket: a ticket is never used twice.
     pub fn renumber(&mut self, ticket: Ticket, now: Moment) {
-        self.request.waits = self.waiters.values().any(|waiter| waiter.waits);
+        self.request.waits = self.waiters.values().any(|waiter| waiter.request.waits);
         self.attempt = attempt(&self.request, &self.share, ticket);
         self.phase = Phase::Waiting(Waiting::default());
         self.since = now;
@@ -241,7 +238,7 @@ impl Lane {
     }
 
     pub fn wait(&self, poll: bool) -> Wait {
-        match self.waiters.values().any(|waiter| waiter.waits) {
+        match self.waiters.values().any(|waiter| waiter.request.waits) {
             false => Wait::No,
             true if poll => Wait::Poll,
             true => Wait::Join,
@@ -269,7 +266,6 @@ impl Lane {
             ticket: self.ticket(),
             owner: self.request.owner,
             hold: Hold::new(token, trusted),
-            lease: self.request.lease.length(),
             servers,
             gate: matches!(self.share, Share::Readers(..)).then(Gate::new),
         })

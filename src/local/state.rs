@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lane::{Lane, LaneId, LockRef, Phase, QueuePlace, Share, WaiterId};
+use super::outbox::Departure;
 use crate::backend::Epoch;
 use crate::chance::Chance;
 use crate::clock::Moment;
@@ -81,6 +82,8 @@ pub struct State {
     leaving: BTreeSet<u64>,
     /// Tickets of reads that are to come of a write, and whether they were asked back meanwhile.
     downgrading: BTreeMap<u64, bool>,
+    /// Holds that have run out, which nobody has given back yet.
+    expired: BTreeMap<u64, Departure>,
     outcomes: BTreeMap<WaiterId, Outcome>,
     last_id: u64,
     due: BTreeSet<(Moment, LaneId)>,
@@ -101,7 +104,6 @@ pub struct State {
     /// When a script call was last answered.
     heard: Moment,
     pub closed: bool,
-    pub closed_at: Option<Moment>,
 }
 
 impl State {
@@ -115,6 +117,7 @@ impl State {
             by_ticket: BTreeMap::new(),
             leaving: BTreeSet::new(),
             downgrading: BTreeMap::new(),
+            expired: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             last_id: 0,
             due: BTreeSet::new(),
@@ -131,7 +134,6 @@ impl State {
             trouble: "no answer yet".to_owned(),
             heard: now,
             closed: false,
-            closed_at: None,
         }
     }
 
@@ -144,7 +146,8 @@ impl State {
     #[cfg(lockwright_internals)]
     pub fn entries(&self) -> usize {
         let lanes = self.lanes.len() + self.locks.len() + self.by_ticket.len() + self.leaving.len();
-        lanes + self.downgrading.len() + self.outcomes.len() + self.due.len() + self.polls.len()
+        let lanes = lanes + self.downgrading.len() + self.expired.len();
+        lanes + self.outcomes.len() + self.due.len() + self.polls.len()
     }
 
     fn new_id(&mut self) -> u64 {

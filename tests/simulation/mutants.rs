@@ -241,8 +241,8 @@ pub static ALL: [Mutation; 16] = [
         number: 16,
         rule: "who joins anew joins at the tail",
         broken: Broken::InScripts(Rewrite::new(&[(
-            "walked - front == #kept",
-            "walked - front - #kept < 64",
+            "walked - front > #kept",
+            "walked - front - #kept >= 64",
         )])),
         mix: "fair all",
         within: 400,

@@ -44,9 +44,9 @@ pub async fn downgrade(
             }
             Step::Later => {
                 let detail = local.with_state(|state| state.trouble.clone());
-                return give_up(&local, &work, Fault::Unavailable { detail }.into(), done).await;
+                return give_up(&local, work, Fault::Unavailable { detail }.into(), done).await;
             }
-            Step::GiveUp(error) => return give_up(&local, &work, error, done).await,
+            Step::GiveUp(error) => return give_up(&local, work, error, done).await,
         }
     }
 }
@@ -92,7 +92,7 @@ fn take_answer(
 
 async fn give_up(
     local: &Arc<Local>,
-    work: &Downgrading,
+    work: Downgrading,
     error: LockError,
     done: oneshot::Sender<Result<Grip, DowngradeError>>,
 ) {

@@ -6,7 +6,7 @@ use super::State;
 use super::waits::WaiterRef;
 use crate::clock::Moment;
 use crate::error::LossReason;
-use crate::local::lane::{HoldRef, Lane, LockRef, Request, Waiter, attempt};
+use crate::local::lane::{HoldRef, LaneId, LockRef, Request, Waiter, attempt};
 use crate::local::outbox::{Departure, Outbox};
 use crate::scripts::{Attempt, Granted, Mode};
 use crate::ticket::Ticket;
@@ -18,8 +18,8 @@ pub struct Downgrading {
     pub write: Ticket,
     pub read: Attempt,
     request: Request,
-    /// Until when the write is trusted.
-    trusted: Moment,
+    /// What gives the write back.
+    departure: Departure,
 }
 
 /// How a downgrade begins.
@@ -47,13 +47,18 @@ impl State {
         if books.guards > 1 {
             return Ok(Begun::Within(request));
         }
-        let trusted = books.trusted;
-        self.set_due(held.lane, None, out);
+        let departure = self.departure(held.lane, now);
         self.remove_lane(held.lane, now, out);
         self.leaving.insert(held.ticket.number);
         let read = attempt(&request, &request.share(), self.tickets.next());
         self.downgrading.insert(read.ticket.number, false);
-        Ok(Begun::Alone(Downgrading { lock: held.lock.clone(), write: held.ticket, read, request, trusted }))
+        Ok(Begun::Alone(Downgrading {
+            lock: held.lock.clone(),
+            write: held.ticket,
+            read,
+            request,
+            departure,
+        }))
     }
 
     /// The server has made it a read. `None` where that was over before it was heard of.
@@ -71,8 +76,10 @@ impl State {
         // It is let in as if it had waited for its own grant.
         let waiter = self.new_id();
         let lane = self.lanes.get_mut(&id).expect("it was opened above");
-        lane.waiters
-            .insert(waiter, Waiter { waits: true, waker: None, task: None, since: now, warned: false });
+        lane.waiters.insert(
+            waiter,
+            Waiter { request: work.request.clone(), waker: None, task: None, since: now, warned: false },
+        );
         lane.waiting().expect("a new lane waits").sent = true;
         self.granted(id, granted, sent, now, out);
         let outcome = self.cancel(WaiterRef { lane: id, waiter }, now, out);
@@ -85,18 +92,13 @@ impl State {
 
     /// The downgrade is given up: both tickets are to be left, in this order. A late request then finds no write to end,
     /// and whatever an early one has brought is left after it.
-    pub fn give_up_downgrade(&mut self, work: &Downgrading, now: Moment) -> [Departure; 2] {
-        self.downgrading.remove(&work.read.ticket.number);
-        self.leaving.insert(work.read.ticket.number);
-        let give_up = now.plus(self.life_without_word(work.request.lease.length()));
-        [work.write, work.read.ticket].map(|ticket| Departure {
-            lock: work.lock.clone(),
-            ticket,
-            next: None,
-            give_up,
-            trusted: work.trusted,
-            done: None,
-        })
+    pub fn give_up_downgrade(&mut self, work: Downgrading, now: Moment) -> [Departure; 2] {
+        let Downgrading { lock, read: Attempt { ticket, .. }, request, departure, .. } = work;
+        self.downgrading.remove(&ticket.number);
+        self.leaving.insert(ticket.number);
+        let give_up = departure.give_up.max(now.plus(self.life_without_word(request.lease.length())));
+        let read = Departure { lock, ticket, next: None, give_up, trusted: departure.trusted, done: None };
+        [departure, read]
     }
 
     /// The server says that nothing is held by these tickets.
@@ -105,8 +107,8 @@ impl State {
         self.downgrading.remove(&work.read.ticket.number);
     }
 
-    fn is_joined(&self, id: crate::local::lane::LaneId) -> bool {
-        self.lanes.get(&id).is_some_and(|lane: &Lane| {
+    fn is_joined(&self, id: LaneId) -> bool {
+        self.lanes.get(&id).is_some_and(|lane| {
             self.locks.get(&lane.request.lock).is_some_and(|lock| lock.shared.get(&lane.share) == Some(&id))
         })
     }

@@ -8,7 +8,7 @@ use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::LossReason;
 use crate::local::lane::{LockRef, Phase};
-use crate::local::outbox::Outbox;
+use crate::local::outbox::{Departure, Outbox};
 use crate::mutant::{self, Mutant};
 use crate::scripts::{Message, News};
 use crate::ticket::Ticket;
@@ -75,8 +75,16 @@ impl State {
             return;
         }
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
-            let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, now.plus(life), now, None, out);
+            let give_up = now.plus(self.life_without_word(Duration::ZERO));
+            let departure = self.expired.remove(&ticket.number).unwrap_or_else(|| Departure {
+                lock: lock.clone(),
+                ticket,
+                next: None,
+                give_up,
+                trusted: now,
+                done: None,
+            });
+            self.leave(departure, out);
         }
     }
 }
