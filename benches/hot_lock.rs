@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use figures::{Figures, Section};
 use support::server::Server;
-use support::{bare, floor_call, has_flag, median, quantile};
+use support::{bare, floor_call, has_flag, median, monotonic, quantile, script_calls};
 
 /// Each run lasts this long; its first second is not counted.
 const RUN: Duration = Duration::from_secs(6);
@@ -96,7 +96,7 @@ fn floor(url: &str) -> (f64, f64) {
 
 fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
     let folder = tempfile::tempdir().expect("a folder for the records");
-    let begin = worker::monotonic() + 1_000_000_000;
+    let begin = monotonic() + 1_000_000_000;
     let program = std::env::current_exe().expect("this program");
     let children: Vec<_> = (0..cell.processes)
         .map(|process| {
@@ -110,7 +110,7 @@ fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
         })
         .collect();
     // Counted from the end of the first second, as everything else.
-    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - worker::monotonic()));
+    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - monotonic()));
     let before = script_calls(server);
     std::thread::sleep(RUN - Duration::from_secs(1));
     let calls = script_calls(server) - before;
@@ -124,10 +124,4 @@ fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
     }
     let tasks = cell.processes * cell.tasks;
     Figures::of(sections, tasks, begin + 1_000_000_000, RUN - Duration::from_secs(1), calls)
-}
-
-fn script_calls(server: &Server) -> u64 {
-    let stats = server.connection().ok(&["INFO", "commandstats"]).text();
-    let calls = stats.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
