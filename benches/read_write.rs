@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::server::Server;
-use support::{has_flag, median, monotonic, quantile, script_calls};
+use support::{has_flag, median, monotonic, quantile};
 use worker::Record;
 
 /// Each run lasts this long; its first second is not counted.
@@ -92,9 +92,9 @@ fn run(server: &Server, mode: &str, cell: Cell) -> Figures {
         .collect();
     let counted = RUN - Duration::from_secs(1);
     std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - monotonic()));
-    let before = script_calls(server);
+    let before = server.script_calls();
     std::thread::sleep(counted);
-    let calls = script_calls(server) - before;
+    let calls = server.script_calls() - before;
     for mut child in children {
         assert!(child.wait().expect("the worker ends").success(), "a worker failed");
     }

@@ -34,7 +34,9 @@ async fn work(design: Design, task: u64, section: Duration, end: u64) -> Vec<Sec
         if asked >= end {
             return sections;
         }
-        let Some(held) = design.acquire(Duration::from_nanos(end - asked)).await else { return sections };
+        let Some((held, placed)) = design.acquire(Duration::from_nanos(end - asked)).await else {
+            return sections;
+        };
         let entered = monotonic();
         if !section.is_zero() {
             // Work, not sleep: a timer would add up to a millisecond of its own.
@@ -43,7 +45,7 @@ async fn work(design: Design, task: u64, section: Duration, end: u64) -> Vec<Sec
             }
         }
         let left = monotonic();
-        sections.push(Section { process: 0, task, asked, entered, left });
+        sections.push(Section { process: 0, task, asked, placed, token: held.token(), entered, left });
         design.release(held).await;
     }
 }

@@ -67,10 +67,3 @@ pub fn monotonic() -> u64 {
     u64::try_from(time.tv_sec).expect("after boot") * 1_000_000_000
         + u64::try_from(time.tv_nsec).expect("nanos")
 }
-
-/// How many scripts the server has run by hash.
-pub fn script_calls(server: &server::Server) -> u64 {
-    let stats = server.connection().ok(&["INFO", "commandstats"]).text();
-    let calls = stats.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}

@@ -1,4 +1,5 @@
--- drop_ticket(waiting, ticket): the ticket no longer waits. What is left of it in the list is a dead entry.
+-- drop_ticket(waiting, ticket): the ticket no longer waits. What is left of it in the list is a dead entry. Returns its
+-- client, if that is known.
 local function drop_ticket(waiting, ticket)
   local entry = waiting.entries[ticket]
   if not entry then return end
@@ -8,4 +9,5 @@ local function drop_ticket(waiting, ticket)
   waiting.living = waiting.living - 1
   local client = touch_client(waiting, ticket)
   if client then client.living = client.living - 1 end
+  return client
 end

@@ -6,19 +6,20 @@ local function let_in(call, waiting)
   local fields = add_owners(call, run)
   local version = lock.mode and lock.token or mint(call, 0)
   for at, read in ipairs(run) do
-    local ends = call.now + (read.is_own and read.hold.lease or math.min(call.claim, read.hold.lease))
-    longest = math.max(longest, ends)
-    tickets[at] = read.ticket
-    scores[2 * at - 1], scores[2 * at] = int(ends), read.ticket
-    fields[#fields + 1] = read.ticket
-    fields[#fields + 1] = int(ends) .. ' ' .. tail_of(read.hold)
-    drop_ticket(waiting, read.ticket)
+    local ticket, hold, lease = read.ticket, read.hold, read.hold.lease
+    local client = drop_ticket(waiting, ticket)
     if read.is_own then
-      grant = { ticket = read.ticket, token = version, lease = read.hold.lease }
+      grant = { ticket = ticket, token = version, lease = lease }
     else
-      local client = touch_client(waiting, read.ticket)
-      if client then client.deadline = math.min(client.deadline, ends) end
+      lease = math.min(call.claim, lease)
+      if client then client.deadline = math.min(client.deadline, call.now + lease) end
     end
+    longest = math.max(longest, call.now + lease)
+    local ends = int(call.now + lease)
+    tickets[at] = ticket
+    scores[2 * at - 1], scores[2 * at] = ends, ticket
+    fields[#fields + 1] = ticket
+    fields[#fields + 1] = ends .. ' ' .. tail_of(hold)
   end
   redis.call('ZADD', call.readers, unpack(scores))
   if lock.mode then

@@ -13,6 +13,9 @@ use crate::mutant::{self, Mutant};
 use crate::scripts::{Message, News};
 use crate::ticket::Ticket;
 
+/// A message is missed when it comes later than the reply that names its ticket by this part of a poll's interval.
+const MESSAGE_GRACE: u32 = 16;
+
 impl State {
     /// Takes a message to the lane that it is about.
     pub fn tell(&mut self, message: Message, epoch: Epoch, now: Moment, out: &mut Outbox) {
@@ -51,6 +54,16 @@ impl State {
                 }
             },
             None => self.disown(ticket, lock, now, out),
+        }
+    }
+
+    /// The same in the reply to another ticket's asking. The message of the grant is then on its way, on the other
+    /// connection, and the ticket is asked for only where it does not come soon.
+    pub fn named(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
+        let lane = self.lane_of(ticket);
+        match lane.filter(|id| !self.deaf && matches!(self.lanes[id].phase, Phase::Waiting(_))) {
+            Some(id) => self.poll_by(id, now.plus(self.poll_interval(id) / MESSAGE_GRACE), out),
+            None => self.told_of(ticket, lock, now, out),
         }
     }
 

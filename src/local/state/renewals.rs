@@ -42,7 +42,9 @@ impl State {
         let lane = self.lanes.get_mut(&id)?;
         let (lock, ticket, lease) = (lane.request.lock.clone(), lane.ticket(), lane.request.lease);
         let held = lane.held()?;
-        let early = lease.length() / 30;
+        // A part of what is left, not of the lease: a claim is shorter, and a section that ends in its first third
+        // would be renewed for nothing.
+        let early = held.trusted.since(now) / 30;
         if held.renew_at? > now.plus(early.min(Duration::from_secs(1))) {
             return None;
         }
