@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use figures::{Figures, Order, Section};
 use support::server::Server;
-use support::{bare, floor_call, has_flag, median, quantile};
+use support::{bare, floor_call, has_flag, median, monotonic, quantile};
 
 /// Each run lasts this long; its first second is not counted.
 const RUN: Duration = Duration::from_secs(6);
@@ -121,7 +121,7 @@ fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
 /// The sections of a run, when it began, and the script calls after its first second.
 fn sections(server: &Server, url: &str, design: &str, cell: Cell) -> (Vec<Section>, u64, u64) {
     let folder = tempfile::tempdir().expect("a folder for the records");
-    let begin = worker::monotonic() + 1_000_000_000;
+    let begin = monotonic() + 1_000_000_000;
     let program = std::env::current_exe().expect("this program");
     let children: Vec<_> = (0..cell.processes)
         .map(|process| {
@@ -135,7 +135,7 @@ fn sections(server: &Server, url: &str, design: &str, cell: Cell) -> (Vec<Sectio
         })
         .collect();
     // Counted from the end of the first second, as everything else.
-    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - worker::monotonic()));
+    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - monotonic()));
     let before = server.script_calls();
     std::thread::sleep(RUN - Duration::from_secs(1));
     let calls = server.script_calls() - before;

@@ -4,13 +4,7 @@ use std::time::Duration;
 
 use crate::designs::Design;
 use crate::figures::Section;
-
-/// The machine's monotonic clock in nanoseconds, the same in all processes.
-pub fn monotonic() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(time.tv_sec).expect("after boot") * 1_000_000_000
-        + u64::try_from(time.tv_nsec).expect("nanos")
-}
+use crate::support::monotonic;
 
 /// `<design> <url> <tasks> <section us> <begin> <length> <file>`
 pub fn run(args: &[String]) {
