@@ -2,17 +2,17 @@
 -- longer knows the ticket can then give it back. Returns how many received it; nil where the server's rules forbid
 -- us to send it.
 local function tell(call, ticket, text)
-  if not call.channel then
+  if not call.channels then
     local space, tag = call.lock:match('^(.-):({.*})$')
-    call.channel = call.sharded and space .. ':wake:' .. tag .. ':' or space .. ':wake:'
-    call.signature = ' ' .. call.kind .. ' ' .. call.lock
+    call.channels = space .. ':wake:' .. (call.sharded and tag .. ':' or '')
+    call.about = ' ' .. call.kind .. ' ' .. call.lock
   end
-  local channel, heard = call.channel .. client_of(ticket)
-  text = text .. call.signature
+  local heard
+  local channel = call.channels .. client_of(ticket)
   if call.sharded then
-    heard = redis.pcall('SPUBLISH', channel, text)
+    heard = redis.pcall('SPUBLISH', channel, text .. call.about)
   else
-    heard = redis.pcall('PUBLISH', channel, text)
+    heard = redis.pcall('PUBLISH', channel, text .. call.about)
   end
   return type(heard) == 'number' and heard or nil
 end

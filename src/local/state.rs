@@ -59,6 +59,9 @@ pub struct Spans {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// How many lanes have each length of lease. (To ask thousands of lanes whenever a poll is set costs more than
+    /// the poll.)
+    leases: BTreeMap<Duration, usize>,
     /// Lanes whose waiters are told when they move forward.
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.

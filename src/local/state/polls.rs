@@ -33,11 +33,10 @@ impl State {
         self.spans.command_timeout.min(self.smallest_claim(id) / 4)
     }
 
-    /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
+    /// The smallest claim that a ticket of this lane's lock would get: the lane may poll for all of them.
     fn smallest_claim(&self, id: LaneId) -> Duration {
-        let lanes = self.locks[&self.lanes[&id].request.lock].lanes.iter().map(|id| &self.lanes[id]);
-        let waiting = lanes.filter(|lane| matches!(lane.phase, Phase::Waiting(_)));
-        waiting.map(|lane| lane.request.lease.length()).fold(self.spans.claim, Duration::min)
+        let lock = &self.locks[&self.lanes[&id].request.lock];
+        lock.leases.keys().next().map_or(self.spans.claim, |&lease| lease.min(self.spans.claim))
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.

@@ -177,6 +177,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("LLEN", &[]),
     ("LPUSH", &["v"]),
     ("LRANGE", &["0", "0"]),
+    ("LREM", &["1", "-"]),
     ("LTRIM", &["0", "0"]),
     ("PEXPIRE", &["1"]),
     ("PTTL", &[]),
