@@ -151,6 +151,7 @@ impl Client {
         };
         let parts = Parts { client, spans, backend, courier, clock: clock.clone(), chance };
         let local = Local::new(parts);
+        let patience = config.unavailable_after;
         let (has_ended, ended) = watch::channel(false);
         let stopped = || local.stopped();
 
@@ -158,11 +159,11 @@ impl Client {
             (Orphans(local.clone()), Orphans(local.clone()), Orphans(local.clone()));
         let (sooner, stop, time) = (local.renew_sooner(), stopped(), clock.clone());
         tokio::spawn(async move { watchdog::run(holds.0.clone(), sooner, time, stop).await });
-        let (sooner, stop) = (local.poll_sooner(), stopped());
-        tokio::spawn(async move { wakeup::run(waiters.0.clone(), events, sooner, clock, stop).await });
+        let (sooner, stop, time) = (local.poll_sooner(), stopped(), clock.clone());
+        tokio::spawn(async move { wakeup::run(waiters.0.clone(), events, sooner, time, stop).await });
         let stop = stopped();
         tokio::spawn(async move {
-            courier::run(parcels, stop).await;
+            courier::run(parcels, stop, clock, patience).await;
             sender.0.backend().close().await;
             has_ended.send_replace(true);
         });

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::backend::Pending;
 use crate::chance::Chance;
+use crate::clock::Clock;
 
 /// Where parcels are handed in.
 #[derive(Clone, Debug)]
@@ -32,8 +33,22 @@ impl Courier {
     }
 }
 
-/// Runs until `stop` says so and everything that was posted before is carried through.
-pub async fn run(mut parcels: Parcels, mut stop: watch::Receiver<bool>) {
+/// Runs until `stop` says so and everything that was posted before is carried through, for at most `patience` from
+/// then on: whoever closes a client waits no longer for a silent server than others do.
+pub async fn run(mut parcels: Parcels, stop: watch::Receiver<bool>, clock: Clock, patience: Duration) {
+    let mut late = stop.clone();
+    let late = async {
+        let _ = late.wait_for(|&stopped| stopped).await;
+        clock.sleep(patience).await;
+    };
+    tokio::select! {
+        biased;
+        () = carry(&mut parcels, stop) => {}
+        () = late => {}
+    }
+}
+
+async fn carry(parcels: &mut Parcels, mut stop: watch::Receiver<bool>) {
     let mut under_way = FuturesUnordered::new();
     loop {
         tokio::select! {

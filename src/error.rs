@@ -174,6 +174,9 @@ operation_error! {
         /// The lease that was asked for.
         #[error("{0}")]
         InvalidLease(#[from] InvalidLease),
+        /// `with_max_hold` was given no time at all: such a guard would be lost before anybody could use it.
+        #[error("a lock that is held for no time at all")]
+        InvalidMaxHold,
         /// A lock of another kind has this name. Nothing was touched.
         #[error("this name is in use by a lock of another kind: {found}")]
         KindMismatch {

@@ -24,7 +24,6 @@ pub struct Hold {
     token: u64,
     trusted: AtomicU64,
     failing: AtomicBool,
-    given_back: AtomicBool,
     ended: Mutex<Ended>,
 }
 
@@ -41,7 +40,6 @@ impl Hold {
             token,
             trusted: AtomicU64::new(trusted.as_nanos()),
             failing: AtomicBool::new(false),
-            given_back: AtomicBool::new(false),
             ended: Mutex::new(Ended::default()),
         }
     }
@@ -74,11 +72,6 @@ impl Hold {
         self.failing.store(true, Ordering::Release);
     }
 
-    /// Whether this is the first of the hold's guards that gives it back though it is lost.
-    pub fn gives_back(&self) -> bool {
-        !self.given_back.swap(true, Ordering::AcqRel)
-    }
-
     /// Ends the hold, and returns who wants to be woken. The first reason stands.
     pub fn lose(&self, reason: LossReason) -> Vec<Waker> {
         let mut ended = lock(&self.ended);
@@ -89,19 +82,22 @@ impl Hold {
         std::mem::take(&mut ended.watchers).into_values().collect()
     }
 
-    fn poll_lost(&self, watcher: &mut Option<u64>, cx: &Context<'_>) -> Poll<LossReason> {
+    /// Why the hold ended; else `waker` is woken when it does. `watcher` is this watcher's place.
+    pub fn poll_lost(&self, watcher: &mut Option<u64>, waker: &Waker) -> Poll<LossReason> {
+        // A waker is the user's code: cloned before the critical section, and the one before it dropped behind it.
+        let waker = waker.clone();
         let mut ended = lock(&self.ended);
         if let Some(reason) = ended.reason {
+            drop(ended);
             return Poll::Ready(reason);
         }
         let id = *watcher.get_or_insert_with(|| {
             ended.next_watcher += 1;
             ended.next_watcher
         });
-        match ended.watchers.get_mut(&id) {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => drop(ended.watchers.insert(id, cx.waker().clone())),
-        }
+        let unwanted = ended.watchers.insert(id, waker);
+        drop(ended);
+        drop(unwanted);
         Poll::Pending
     }
 
@@ -380,7 +376,7 @@ impl Future for Lost {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         let this = &mut *self;
-        this.hold.poll_lost(&mut this.watcher, cx)
+        this.hold.poll_lost(&mut this.watcher, cx.waker())
     }
 }
 

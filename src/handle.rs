@@ -73,6 +73,9 @@ impl Handle {
     }
 
     pub fn request(&self, waits: bool) -> Result<Request, LockError> {
+        if self.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(LockError::InvalidMaxHold);
+        }
         let owner = self.owner.clone().or_else(Owner::current);
         Ok(Request {
             lock: LockRef { kind: self.kind, keys: self.keys.clone()? },

@@ -10,8 +10,10 @@
 //!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
-//! the courier inside the section, so their order is the order of the events; wakers, which are the user's code,
-//! are called outside it.
+//! the courier inside the section, so their order is the order of the events. Whatever is the user's code runs outside
+//! it: wakers are cloned before it, and woken and dropped behind it, as are log lines written. (A waker that is dropped
+//! may be the last that keeps its task, and the task may have a guard: its release would wait for the section in
+//! which it is dropped.)
 
 mod errands;
 mod lane;
@@ -36,7 +38,7 @@ use crate::wakeup::Waiting;
 use crate::watchdog::Renewing;
 
 pub use lane::{HoldRef, LockRef, Request};
-use outbox::Outbox;
+use outbox::{Outbox, Report};
 use state::State;
 pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
 pub use tether::Tether;
@@ -104,6 +106,7 @@ impl Local {
             self.poll_sooner.notify_one();
         }
         out.wakers.drain(..).for_each(Waker::wake);
+        out.reports.drain(..).for_each(Report::log);
         result
     }
 
@@ -139,12 +142,16 @@ impl Local {
     }
 
     pub fn poll(&self, wait: WaiterRef, waker: &Waker) -> Poll<Outcome> {
-        lock(&self.state).poll(wait, waker).map_or(Poll::Pending, Poll::Ready)
+        let mut waker = Some(waker.clone());
+        let outcome = lock(&self.state).poll(wait, &mut waker);
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
     pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
-        lock(&self.state).step(wait, seen, waker).map_or(Poll::Pending, Poll::Ready)
+        let mut waker = Some(waker.clone());
+        let stepped = lock(&self.state).step(wait, seen, &mut waker);
+        stepped.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Ends a wait whose time is over. What came in the last moment counts.
@@ -211,7 +218,7 @@ impl Waiting for Arc<Local> {
         self.with(|state, now, out| match event {
             Event::Message { text, epoch } => match Message::parse(&text) {
                 Some(message) => state.tell(message, epoch, now, out),
-                None => tracing::debug!("a message that is none of ours was ignored"),
+                None => out.reports.push(Report::Unreadable),
             },
             Event::Up(up) => state.up(&up, now, out),
             Event::Deaf => {

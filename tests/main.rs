@@ -1,6 +1,8 @@
 //! Everything that is tested on real servers and on the text of this repository.
 
 mod auto_traits;
+#[cfg(feature = "embedded")]
+mod callbacks;
 mod chaos_faults;
 mod conformance;
 mod dependencies;

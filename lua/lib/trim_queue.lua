@@ -2,15 +2,14 @@
 -- first kept one, and where there are many behind it, all. No entry is walked over for ever. Somebody may have been
 -- told of a grant by now, which must be written: a list that may not be trimmed keeps its dead entries.
 local function trim_queue(call, walked, kept, front)
-  if walked - front - #kept < 64 then
-    if front > 0 then redis.pcall('LTRIM', call.queue, front, -1) end
-    return
-  end
-  local done = redis.pcall('LTRIM', call.queue, walked, -1)
-  if done.err then return end
+  local is_worth = walked - front - #kept >= 64
+  if front == 0 and not is_worth then return end
+  if redis.pcall('LTRIM', call.queue, front, -1).err or not is_worth then return end
+  -- Tried with one of them, which is where it was: what is cut off must come back.
+  if type(redis.pcall('LPUSH', call.queue, kept[1])) ~= 'number' then return end
+  redis.call('LTRIM', call.queue, walked - front + 1, -1)
   local back = {}
   for at = #kept, 1, -1 do back[#back + 1] = kept[at] end
-  if #back == 0 then return end
   redis.call('LPUSH', call.queue, unpack(back))
   -- Where nothing else was left of it, the list is a new one.
   redis.pcall('PEXPIRE', call.queue, queue_life(call))

@@ -52,7 +52,8 @@ macro_rules! lock_methods {
             /// This lock held for at most `limit`, counted from the grant: then the guard is lost with the reason
             /// [`Expired`](crate::LossReason::Expired), however well its renewals fare, and the server frees the lock when
             /// the guard is dropped, somebody else asks for it, or the lease ends. It bounds what a forgotten or hanging
-            /// holder can do.
+            /// holder can do. A limit of zero is reported by the first operation, as
+            /// [`InvalidMaxHold`](crate::LockError::InvalidMaxHold); there is no upper bound.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

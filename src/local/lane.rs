@@ -42,9 +42,7 @@ pub struct HoldRef {
     pub lane: LaneId,
     pub lock: LockRef,
     pub ticket: Ticket,
-    pub owner: Option<OwnerId>,
     pub hold: Arc<Hold>,
-    pub lease: Duration,
 }
 
 /// Who may share a ticket.
@@ -143,6 +141,8 @@ pub struct Held {
     pub block: TokenBlock,
     /// Until when the hold is trusted: what the guard shows.
     pub trusted: Moment,
+    /// Until when the server may keep it: what was asked of it last, whether or not it has answered.
+    pub kept: Moment,
     /// `trusted` never passes these: the end of a fixed lease, and of `max_hold`.
     pub fixed_end: Moment,
     pub max_end: Moment,
@@ -158,7 +158,7 @@ pub struct Held {
 
 #[derive(Debug)]
 pub struct Waiter {
-    pub waits: bool,
+    pub request: Request,
     pub waker: Option<Waker>,
     pub task: Option<tokio::task::Id>,
     pub since: Moment,
@@ -184,7 +184,7 @@ impl Lane {
 
     /// Begins anew with another ticket: a ticket is never used twice.
     pub fn renumber(&mut self, ticket: Ticket, now: Moment) {
-        self.request.waits = self.waiters.values().any(|waiter| waiter.waits);
+        self.request.waits = self.waiters.values().any(|waiter| waiter.request.waits);
         self.attempt = attempt(&self.request, &self.share, ticket);
         self.phase = Phase::Waiting(Waiting::default());
         self.since = now;
@@ -197,7 +197,7 @@ impl Lane {
     }
 
     pub fn wait(&self, poll: bool) -> Wait {
-        match self.waiters.values().any(|waiter| waiter.waits) {
+        match self.waiters.values().any(|waiter| waiter.request.waits) {
             false => Wait::No,
             true if poll => Wait::Poll,
             true => Wait::Join,
@@ -219,14 +219,7 @@ impl Lane {
     }
 
     pub fn hold_ref(&self, id: LaneId, hold: Arc<Hold>) -> HoldRef {
-        HoldRef {
-            lane: id,
-            lock: self.request.lock.clone(),
-            ticket: self.ticket(),
-            owner: self.request.owner,
-            hold,
-            lease: self.request.lease.length(),
-        }
+        HoldRef { lane: id, lock: self.request.lock.clone(), ticket: self.ticket(), hold }
     }
 
     pub fn held_is_over(&self, now: Moment) -> bool {

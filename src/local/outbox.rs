@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::lane::{LaneId, LockRef};
 use crate::clock::Moment;
-use crate::error::UnlockError;
+use crate::error::{LossReason, UnlockError};
 use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
@@ -15,9 +15,33 @@ use crate::ticket::Ticket;
 pub struct Outbox {
     pub errands: Vec<Errand>,
     pub wakers: Vec<Waker>,
+    /// Wakers of those who have gone.
+    pub unwanted: Vec<Waker>,
+    pub reports: Vec<Report>,
     /// A renewal, or a poll, is due before its task would look.
     pub renew_sooner: bool,
     pub poll_sooner: bool,
+}
+
+/// What is to be logged. A subscriber is the user's code, and may call this client.
+#[derive(Debug)]
+pub enum Report {
+    Lost { token: u64, reason: LossReason },
+    WaitsForItself,
+    Unreadable,
+}
+
+impl Report {
+    pub fn log(self) {
+        match self {
+            Self::Lost { token, reason } => tracing::warn!(token, %reason, "a lock was lost"),
+            Self::Unreadable => tracing::debug!("a message that is none of ours was ignored"),
+            Self::WaitsForItself => tracing::warn!(
+                "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
+                 acquisitions in one `Owner::scope`"
+            ),
+        }
+    }
 }
 
 /// What the courier is to do.

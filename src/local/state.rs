@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lane::{Lane, LaneId, LockRef, Phase, QueuePlace, Share, WaiterId};
+use super::outbox::Departure;
 use crate::backend::Epoch;
 use crate::chance::Chance;
 use crate::clock::Moment;
@@ -72,6 +73,8 @@ pub struct State {
     by_ticket: BTreeMap<u64, LaneId>,
     /// Tickets whose leaving is under way.
     leaving: BTreeSet<u64>,
+    /// Holds that have run out, which nobody has given back yet.
+    expired: BTreeMap<u64, Departure>,
     outcomes: BTreeMap<WaiterId, Outcome>,
     last_id: u64,
     due: BTreeSet<(Moment, LaneId)>,
@@ -89,7 +92,6 @@ pub struct State {
     /// When a script call was last answered.
     heard: Moment,
     pub closed: bool,
-    pub closed_at: Option<Moment>,
 }
 
 impl State {
@@ -102,6 +104,7 @@ impl State {
             locks: BTreeMap::new(),
             by_ticket: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            expired: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             last_id: 0,
             due: BTreeSet::new(),
@@ -116,7 +119,6 @@ impl State {
             trouble: "no answer yet".to_owned(),
             heard: now,
             closed: false,
-            closed_at: None,
         }
     }
 
@@ -129,7 +131,7 @@ impl State {
     #[cfg(lockwright_internals)]
     pub fn entries(&self) -> usize {
         let lanes = self.lanes.len() + self.locks.len() + self.by_ticket.len() + self.leaving.len();
-        lanes + self.outcomes.len() + self.due.len() + self.polls.len()
+        lanes + self.expired.len() + self.outcomes.len() + self.due.len() + self.polls.len()
     }
 
     fn new_id(&mut self) -> u64 {

@@ -84,6 +84,7 @@ async fn lock_errors(seen: &mut Seen) {
     let lock = || client.lock("x").lock();
     seen.note(OF, "InvalidName", client.lock("").lock().await);
     seen.note(OF, "InvalidLease", client.lock("x").with_lease(Lease::fixed(Duration::ZERO)).lock().await);
+    seen.note(OF, "InvalidMaxHold", client.lock("x").with_max_hold(Duration::ZERO).lock().await);
     outside.ok(&["SET", "lw:{x}", "theirs"]);
     seen.note(OF, "ForeignKey", lock().await);
     outside.ok(&["DEL", "lw:{x}"]);

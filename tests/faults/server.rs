@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lockwright::internals::clock::Clock;
-use lockwright::{Client, Guard, Lease, LockError, LossReason, Owner, Renewal};
+use lockwright::{Client, ExtendError, Guard, Lease, LockError, LossReason, Owner, Renewal};
 
 use super::{CLAIM, MARGIN, PATIENCE, connect, impatient, leftovers, quick, set, works};
-use crate::suite::{is_busy, pass, take, timed, until, until_waiting};
+use crate::suite::{is_busy, pass, take, timed, until, until_free, until_waiting};
+use crate::support::proxy::{Proxy, Way};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
@@ -323,4 +324,47 @@ async fn d6_whoever_waits_behind_a_release_to_a_silent_server_is_told() {
     assert!(took < Duration::from_secs(4), "{took:?}");
     server.signal("CONT");
     drop(soon("the lock", elsewhere).await.expect("no panic"));
+}
+
+/// Fails where a release is given up when the lease would have ended that was asked for at first.
+#[tokio::test]
+async fn d6_an_extended_hold_is_given_back_after_an_outage_that_outlasts_its_lease() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let timeout = Duration::from_millis(200);
+    let client = quick(&proxy.url()).command_timeout(timeout).lease(Lease::renewed(timeout)).connect().await;
+    let client = client.expect("the server is there");
+    let other = connect(&server).await;
+    let (guard, lost) = (take(&client, "x").await, take(&client, "y").await);
+    guard.extend(PATIENCE * 30).await.expect("it is held");
+    // Whoever is told nothing counts on the shorter, and the server keeps the longer.
+    proxy.black_hole(Way::ToClient);
+    assert!(matches!(lost.extend(PATIENCE * 30).await, Err(ExtendError::Unavailable { .. })));
+    proxy.refuse(true);
+    proxy.cut();
+    drop(guard);
+    assert_eq!(soon("the end", lost.lost()).await, LossReason::Expired);
+    drop(lost);
+    // Longer than the client's deadline, the lease and a timeout.
+    pass(Duration::from_millis(1_800)).await;
+    assert!(is_busy(&other, "x").await && is_busy(&other, "y").await);
+    proxy.heal();
+    proxy.refuse(false);
+    until_free(&other, "x").await;
+    until_free(&other, "y").await;
+}
+
+/// Fails where the last attempt of a release may take all of its timeout.
+#[tokio::test]
+async fn d6_a_close_waits_for_a_silent_server_no_longer_than_others() {
+    let server = Server::start();
+    let builder = Client::builder().url(server.url()).command_timeout(Duration::from_secs(3));
+    let patience = Duration::from_millis(3_200);
+    let client = builder.unavailable_after(patience).connect().await.expect("the server is there");
+    let guard = take(&client, "x").await;
+    server.signal("STOP");
+    let (took, ()) = timed("the end", client.close()).await;
+    assert!(took >= patience && took < patience + Duration::from_secs(1), "{took:?}");
+    server.signal("CONT");
+    drop(guard);
 }

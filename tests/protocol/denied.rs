@@ -198,3 +198,33 @@ fn with_full_memory_holds_are_renewed_released_and_handed_over() {
     assert!(matches!(rig.leave(&next), LeaveReply::Freed { .. }));
     assert_eq!(rig.all_keys(), [rig.keys.token()]);
 }
+
+/// Whoever is told of a grant has it: nothing that may be denied stands between the message and the hold.
+#[test]
+fn a_queue_that_may_not_be_trimmed_is_walked_and_handed_over_all_the_same() {
+    for rules in [["-lpush"], ["-ltrim"]] {
+        let mut rig = Rig::new();
+        let (a, silent, mut living) = (rig.client(), rig.silent_client(), rig.client());
+        let (holder, kept, waiter) = (a.attempt(), silent.attempt(), living.attempt());
+        rig.granted(&holder);
+        rig.add_dead(1);
+        rig.queued(&kept);
+        rig.add_dead(70);
+        rig.queued(&waiter);
+        let mut wire = limited(&mut rig, &rules);
+        let reply = with(&mut rig, &mut wire, |rig| rig.leave(&holder));
+        assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None }, "{rules:?}");
+        let [(ticket, News::Grant { token, .. })] = living.messages()[..] else { panic!("{rules:?}") };
+        assert_eq!((ticket, token), (waiter.ticket, rig.held_token()));
+        assert_eq!(rig.inspect().holds[0].ticket, waiter.ticket.to_string());
+        assert_eq!(rig.inspect().waiting_count, 1, "{rules:?}: only the granted one is out");
+        // The kept one has its place.
+        let next = living.attempt();
+        rig.queued(&next);
+        with(&mut rig, &mut wire, |rig| rig.leave(&waiter));
+        assert!(matches!(living.messages()[..], [(ticket, News::Grant { .. })] if ticket == next.ticket));
+        with(&mut rig, &mut wire, |rig| rig.leave(&next));
+        assert!(matches!(rig.poll(&kept), AcquireReply::Granted(_)), "{rules:?}");
+        assert_all_mortal(&mut rig);
+    }
+}

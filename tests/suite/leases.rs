@@ -173,6 +173,17 @@ pub async fn what_is_left_becomes_less<D: Deployment>(on: &D) {
     assert!(then <= first - millis(50), "{then:?} after {first:?}");
 }
 
+pub async fn a_longest_hold_is_of_some_length<D: Deployment>(on: &D) {
+    let client = on.client().await;
+    let lock = client.lock("a").with_max_hold(Duration::ZERO);
+    assert_eq!(lock.lock().await.err(), Some(LockError::InvalidMaxHold));
+    assert_eq!(lock.try_lock().await.err(), Some(LockError::InvalidMaxHold));
+    let guard = soon("the lock", client.lock("a").with_max_hold(Duration::from_nanos(1)).lock()).await;
+    assert_eq!(soon("the end", guard.expect("it is granted").lost()).await, LossReason::Expired);
+    let guard = soon("the lock", client.lock("a").with_max_hold(Duration::MAX).lock()).await;
+    guard.expect("it is granted").unlock().await.expect("it is held");
+}
+
 pub async fn a_longest_hold_ends_the_guard<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let limit = millis(2_500);

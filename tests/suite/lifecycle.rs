@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join;
 use futures_util::task::ArcWake;
-use lockwright::{LockError, LossReason, Owner, PingError, UnlockError};
+use lockwright::{Lease, LockError, LossReason, Owner, PingError, UnlockError};
 
 use super::*;
 
@@ -35,6 +36,18 @@ pub async fn closing_ends_waits_and_guards_and_frees<D: Deployment>(on: &D) {
     assert!(is_free(&info(&other, "a").await));
     assert_eq!(info(&other, "b").await.waiting_count, 0);
     assert!(not_mine.is_held());
+}
+
+pub async fn closing_gives_back_what_has_run_out<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let lock = one.lock("a").with_lease(Lease::renewed(PATIENCE * 3));
+    let held = lock.with_max_hold(Duration::from_millis(20)).lock().await.expect("it is free");
+    assert_eq!(soon("the end", held.lost()).await, LossReason::Expired);
+    // Whoever guards it may still be at work.
+    assert!(!is_free(&info(&other, "a").await));
+    soon("the close", one.close()).await;
+    assert!(is_free(&info(&other, "a").await));
+    assert_eq!(held.unlock().await, Err(UnlockError::Lost(LossReason::Expired)));
 }
 
 pub async fn a_closed_client_does_nothing_more<D: Deployment>(on: &D) {

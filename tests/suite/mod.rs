@@ -50,6 +50,7 @@ macro_rules! for_each_case {
                 a_handles_own_owner_comes_first,
                 other_owners_wait,
                 without_an_owner_nobody_enters_again,
+                a_waiter_that_leaves_takes_its_wishes_with_it,
             }
             [Reentrant] leases {
                 invalid_leases_are_told,
@@ -61,9 +62,11 @@ macro_rules! for_each_case {
                 extending_never_shortens,
                 what_is_left_becomes_less,
                 a_longest_hold_ends_the_guard,
+                a_longest_hold_is_of_some_length,
             }
             [Reentrant] lifecycle {
                 closing_ends_waits_and_guards_and_frees,
+                closing_gives_back_what_has_run_out,
                 a_closed_client_does_nothing_more,
                 the_last_handle_closes,
                 a_guard_keeps_its_client_alive,

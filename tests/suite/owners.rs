@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockwright::{InOwner, Owner, ReentrantLock};
+use futures_util::poll;
+use lockwright::{InOwner, Lease, Owner, ReentrantLock};
 
 use super::*;
 
@@ -132,4 +133,38 @@ pub async fn without_an_owner_nobody_enters_again<D: Deployment>(on: &D) {
     assert!(is_kept_from(&lock).await);
     drop(guard);
     assert!(enter(&lock).await.is_held());
+}
+
+/// All waits of an owner share a ticket, which asks for what the first of them wants.
+pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let held = take(&other, "a").await;
+    let lock = one.lock("a").with_owner(&Owner::new());
+    let seconds = Duration::from_secs;
+    let waits_as = async |label: &str| {
+        until(label, async || {
+            let waiting = info(&other, "a").await.waiting;
+            waiting.len() == 1 && waiting[0].label.as_deref() == Some(label)
+        })
+        .await;
+    };
+    let mut first =
+        Box::pin(lock.clone().with_lease(Lease::renewed(seconds(600))).with_label("first").lock());
+    assert!(poll!(&mut first).is_pending());
+    waits_as("first").await;
+    let lock = lock.with_lease(Lease::renewed(seconds(60))).with_label("second");
+    let mut second = Box::pin(lock.clone().with_max_hold(seconds(30)).lock());
+    assert!(poll!(&mut second).is_pending());
+    let mut third = Box::pin(lock.with_max_hold(seconds(20)).lock());
+    assert!(poll!(&mut third).is_pending());
+    drop(first);
+    waits_as("second").await;
+    drop(second);
+    held.unlock().await.expect("it is held");
+    let guard = soon("the lock", third).await.expect("it is granted");
+    assert!(guard.remaining() <= seconds(20), "{:?}", guard.remaining());
+    let holds = info(&other, "a").await.holds;
+    assert_eq!(holds.len(), 1);
+    assert_eq!(holds[0].label.as_deref(), Some("second"));
+    assert!(holds[0].left_millis <= 60_000, "{holds:?}");
 }

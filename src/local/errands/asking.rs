@@ -73,7 +73,7 @@ fn next_ask(
         state.give_up_waiting(id, now, out);
         return Step::Done;
     }
-    let usual = if poll { state.poll_timeout(lane) } else { state.spans.command_timeout };
+    let usual = if poll { state.poll_timeout(id) } else { state.spans.command_timeout };
     let timeout = usual.min(patience.since(now));
     let Some(not_after_millis) = state.not_after(timeout, now) else { return Step::Wait };
     let call = Acquire {

@@ -27,7 +27,7 @@ pub async fn leave(local: Arc<Local>, mut departure: Departure) {
             local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
         match left {
             Left::Again { freed: now_freed } => freed |= now_freed,
-            Left::Later(detail) if local.clock.now() >= local.leave_limit(&departure) => {
+            Left::Later(detail) if local.clock.now() >= departure.give_up => {
                 break (Err(UnlockError::Unanswered { detail }), false);
             }
             Left::Later(_) => local.clock.sleep(backoff.next(&local.chance)).await,
@@ -173,14 +173,4 @@ fn take_next(
     }
     state.asked(id, ticket, out);
     true
-}
-
-impl Local {
-    /// Until when a leaving is repeated: until the server has let go by itself; once the client is closing, only as
-    /// long as anybody waits for a silent server.
-    fn leave_limit(&self, departure: &Departure) -> Moment {
-        let closing = self.with_state(|state| state.closed_at);
-        let limit = closing.map_or(Moment::NEVER, |at| at.plus(self.spans.unavailable_after));
-        departure.give_up.min(limit)
-    }
 }

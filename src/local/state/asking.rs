@@ -74,8 +74,12 @@ impl State {
         if let Some(waiting) = lane.waiting() {
             waiting.answered = true;
         }
-        let tries: Vec<WaiterId> =
-            lane.waiters.iter().filter(|(_, waiter)| !waiter.waits).map(|(&waiter, _)| waiter).collect();
+        let tries: Vec<WaiterId> = lane
+            .waiters
+            .iter()
+            .filter(|(_, waiter)| !waiter.request.waits)
+            .map(|(&waiter, _)| waiter)
+            .collect();
         for waiter in tries {
             let entry = self.lanes.get_mut(&id).and_then(|lane| lane.waiters.remove(&waiter));
             self.settle(waiter, entry.expect("it was listed above"), Ok(None), out);

@@ -102,6 +102,7 @@ impl State {
             guards: 0,
             block,
             trusted,
+            kept: now.plus(lease.length()),
             fixed_end,
             max_end,
             renew_at: (!confirmed).then_some(grant.renew),
@@ -147,9 +148,9 @@ impl State {
                 break;
             }
         }
-        if lane.waiters.values().any(|waiter| !waiter.waits) {
+        if lane.waiters.values().any(|waiter| !waiter.request.waits) {
             let (tries, rest) =
-                std::mem::take(&mut lane.waiters).into_iter().partition(|(_, entry)| !entry.waits);
+                std::mem::take(&mut lane.waiters).into_iter().partition(|(_, entry)| !entry.request.waits);
             lane.waiters = rest;
             let tries: BTreeMap<WaiterId, Waiter> = tries;
             for (waiter, entry) in tries {

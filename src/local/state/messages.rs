@@ -8,7 +8,7 @@ use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::LossReason;
 use crate::local::lane::{LockRef, Phase};
-use crate::local::outbox::Outbox;
+use crate::local::outbox::{Departure, Outbox};
 use crate::mutant::{self, Mutant};
 use crate::scripts::{Kind, Message, News};
 use crate::ticket::Ticket;
@@ -55,8 +55,17 @@ impl State {
     /// of a late request lasts one message, not a lease.
     pub fn disown(&mut self, ticket: Ticket, lock: &LockRef, now: Moment, out: &mut Outbox) {
         if !self.leaving.contains(&ticket.number) && !mutant::is(Mutant::UnknownTicketKept) {
-            let life = self.life_without_word(Duration::ZERO);
-            self.leave(lock.clone(), ticket, None, None, now.plus(life), now, None, out);
+            let give_up = now.plus(self.life_without_word(Duration::ZERO));
+            let departure = self.expired.remove(&ticket.number).unwrap_or_else(|| Departure {
+                lock: lock.clone(),
+                ticket,
+                owner: None,
+                next: None,
+                give_up,
+                trusted: now,
+                done: None,
+            });
+            self.leave(departure, out);
         }
     }
 }

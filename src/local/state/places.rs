@@ -16,8 +16,8 @@ pub enum Stepped {
 }
 
 impl State {
-    /// The outcome of a wait, or a position in front of `seen`; else whom to wake.
-    pub fn step(&mut self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Option<Stepped> {
+    /// The outcome of a wait, or a position in front of `seen`; else as [`poll`](Self::poll).
+    pub fn step(&mut self, wait: WaiterRef, seen: Option<u64>, waker: &mut Option<Waker>) -> Option<Stepped> {
         if let Some(outcome) = self.poll(wait, waker) {
             return Some(Stepped::Settled(outcome));
         }

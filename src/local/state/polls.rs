@@ -23,16 +23,21 @@ impl State {
 
     /// Half of the smallest claim among the lock's waiting tickets: one grant whose message is lost must be asked
     /// for, with room for one lost poll, before its claim ends and its place with it.
-    pub(super) fn poll_interval(&self, id: LaneId) -> Duration {
-        let lock = &self.locks[&self.lanes[&id].request.lock];
-        let leases = lock.lanes.iter().map(|id| self.lanes[id].request.lease.length());
-        let claim = leases.fold(self.spans.claim, Duration::min);
+    fn poll_interval(&self, id: LaneId) -> Duration {
+        let claim = self.smallest_claim(id);
         if self.deaf { DEAF_POLL.min(claim / 2) } else { claim / 2 }
     }
 
     /// How long a poll may take: with the interval before it, and a second one, still less than a claim.
-    pub fn poll_timeout(&self, lane: &Lane) -> Duration {
-        self.spans.command_timeout.min(self.spans.claim.min(lane.request.lease.length()) / 4)
+    pub fn poll_timeout(&self, id: LaneId) -> Duration {
+        self.spans.command_timeout.min(self.smallest_claim(id) / 4)
+    }
+
+    /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
+    fn smallest_claim(&self, id: LaneId) -> Duration {
+        let lanes = self.locks[&self.lanes[&id].request.lock].lanes.iter().map(|id| &self.lanes[id]);
+        let waiting = lanes.filter(|lane| matches!(lane.phase, Phase::Waiting(_)));
+        waiting.map(|lane| lane.request.lease.length()).fold(self.spans.claim, Duration::min)
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.
@@ -104,5 +109,65 @@ impl State {
         for id in pollers {
             self.ask(id, true, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+    use crate::lease::Lease;
+    use crate::local::lane::{LockRef, Request};
+    use crate::local::state::{Entered, Spans};
+    use crate::name::{LockKeys, Namespace};
+    use crate::owner::Owner;
+    use crate::scripts::{Granted, Kind};
+    use crate::ticket::{ClientId, Tickets};
+
+    const CLAIM: Duration = Duration::from_secs(3);
+
+    fn state() -> State {
+        let spans = Spans {
+            claim: CLAIM,
+            client_deadline: Duration::from_secs(10),
+            command_timeout: Duration::from_secs(1),
+            unavailable_after: Duration::from_secs(10),
+        };
+        State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), Moment::ORIGIN)
+    }
+
+    /// A new owner's wait with this lease.
+    fn enter(state: &mut State, lease: Duration, out: &mut Outbox) -> LaneId {
+        let request = Request {
+            lock: LockRef {
+                kind: Kind::Reentrant,
+                keys: LockKeys::new(&Namespace::default(), "a").expect("it is a name"),
+            },
+            owner: Some(Owner::new().id()),
+            lease: Lease::renewed(lease),
+            max_hold: None,
+            label: None,
+            waits: true,
+        };
+        match state.enter(request, None, Moment::ORIGIN, out) {
+            Entered::Wait(wait) => wait.lane,
+            Entered::Now(outcome) => panic!("{outcome:?}"),
+        }
+    }
+
+    /// The oldest ticket polls for all of them: soon enough for the smallest claim that any of them would get, and of
+    /// those alone that may get one.
+    #[test]
+    fn polls_are_for_all_that_wait_and_for_nobody_else() {
+        let (mut state, mut out) = (state(), Outbox::default());
+        let short = Duration::from_millis(400);
+        let (holder, one) = (enter(&mut state, short, &mut out), enter(&mut state, CLAIM * 9, &mut out));
+        let speed = |state: &State, id| (state.poll_interval(id), state.poll_timeout(id));
+        assert_eq!(speed(&state, one), (short / 2, short / 4));
+        let granted = Granted { token: 1, left_millis: 400, waiting: false };
+        state.granted(holder, &granted, Moment::ORIGIN, Moment::ORIGIN, &mut out);
+        assert_eq!(speed(&state, one), (CLAIM / 2, CLAIM / 4));
+        enter(&mut state, short, &mut out);
+        assert_eq!(speed(&state, one), (short / 2, short / 4));
     }
 }

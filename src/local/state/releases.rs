@@ -9,10 +9,8 @@ use super::State;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, UnlockError};
 use crate::guard::Hold;
-use crate::local::lane::{HoldRef, Lane, LaneId, LockRef, Phase};
-use crate::local::outbox::{Departure, Errand, Outbox};
-use crate::mutant::{self, Mutant};
-use crate::owner::OwnerId;
+use crate::local::lane::{HoldRef, Lane, LaneId, Phase};
+use crate::local::outbox::{Departure, Errand, Outbox, Report};
 use crate::ticket::Ticket;
 
 /// What a release brings.
@@ -38,10 +36,9 @@ impl State {
             self.lose(id, LossReason::Expired, now, out);
         }
         if let Some(reason) = held.hold.reason() {
-            // A closed client has sent its last.
-            if reason == LossReason::Expired && !self.closed && held.hold.gives_back() {
-                let give_up = now.plus(self.life_without_word(held.lease));
-                self.leave(held.lock.clone(), held.ticket, held.owner, None, give_up, now, None, out);
+            // Its guards are gone, or one of them is: nobody counts on what is left of its lease.
+            if let Some(departure) = self.expired.remove(&held.ticket.number) {
+                self.leave(departure, out);
             }
             return Released::Lost(reason);
         }
@@ -70,17 +67,28 @@ impl State {
         now: Moment,
         out: &mut Outbox,
     ) {
+        let mut departure = Departure { done, ..self.departure(id, now) };
+        departure.next = self.detach(id, now, out);
+        self.leave(departure, out);
+    }
+
+    /// What gives the lane's ticket back.
+    pub(super) fn departure(&self, id: LaneId, now: Moment) -> Departure {
         let lane = &self.lanes[&id];
-        let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
-        let trusted = if let Phase::Held(held) = &lane.phase { held.trusted } else { now };
+        let (trusted, kept) = match &lane.phase {
+            Phase::Held(held) => (held.trusted, held.kept),
+            Phase::Waiting(_) => (now, now),
+        };
         let give_up = now.plus(self.life_without_word(lane.request.lease.length()));
-        let next = self.detach(id, now, out);
-        if let Some((id, _)) = next
-            && let Some(waiting) = self.lanes.get_mut(&id).and_then(Lane::waiting)
-        {
-            waiting.asking = true;
+        Departure {
+            lock: lane.request.lock.clone(),
+            ticket: lane.ticket(),
+            owner: lane.request.owner,
+            next: None,
+            give_up: give_up.max(kept.plus(self.spans.command_timeout)),
+            trusted,
+            done: None,
         }
-        self.leave(lock, ticket, owner, next, give_up, trusted, done, out);
     }
 
     /// Takes the hold out of the books: the lane goes on with a new ticket where somebody waits, or ends.
@@ -91,39 +99,39 @@ impl State {
             self.remove_lane(id, now, out);
             return None;
         }
-        self.by_ticket.remove(&lane.ticket().number);
         lane.contended_up_to = self.last_id;
-        let ticket = if mutant::is(Mutant::TicketUsedTwice) { lane.ticket() } else { self.tickets.next() };
-        lane.renumber(ticket, now);
-        self.begin_waiting(id);
-        Some((id, ticket))
+        Some((id, self.renumber(id, now)))
     }
 
     /// The hold is lost. Those who wait behind it ask anew.
     pub fn lose(&mut self, id: LaneId, reason: LossReason, now: Moment, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
-        tracing::warn!(token = held.hold.token(), %reason, "a lock was lost");
+        out.reports.push(Report::Lost { token: held.hold.token(), reason });
         out.wakers.extend(held.hold.lose(reason));
+        if reason == LossReason::Expired {
+            // The server may keep it for longer, and whoever guards it may still be at work.
+            self.expired.retain(|_, departure| departure.give_up > now);
+            let departure = self.departure(id, now);
+            self.expired.insert(departure.ticket.number, departure);
+        }
         if let Some((id, _)) = self.detach(id, now, out) {
             self.ask(id, false, out);
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of one departure")]
-    pub(super) fn leave(
-        &mut self,
-        lock: LockRef,
-        ticket: Ticket,
-        owner: Option<OwnerId>,
-        next: Option<(LaneId, Ticket)>,
-        give_up: Moment,
-        trusted: Moment,
-        done: Option<oneshot::Sender<Result<(), UnlockError>>>,
-        out: &mut Outbox,
-    ) {
-        self.by_ticket.remove(&ticket.number);
-        self.leaving.insert(ticket.number);
-        out.errands.push(Errand::Leave(Departure { lock, ticket, owner, next, give_up, trusted, done }));
+    /// Sends a ticket's leaving: from here on it is no place and no hold of this client. The next ticket that goes
+    /// with it is asked for by it.
+    pub(super) fn leave(&mut self, departure: Departure, out: &mut Outbox) {
+        let number = departure.ticket.number;
+        self.by_ticket.remove(&number);
+        self.expired.remove(&number);
+        self.leaving.insert(number);
+        if let Some((id, _)) = departure.next
+            && let Some(waiting) = self.lanes.get_mut(&id).and_then(Lane::waiting)
+        {
+            waiting.asking = true;
+        }
+        out.errands.push(Errand::Leave(departure));
     }
 
     pub fn left(&mut self, ticket: Ticket) {
@@ -138,7 +146,9 @@ impl State {
     /// Ends everything: waiters and guards hear [`Closed`](LossReason::Closed), holds are given back.
     pub fn close(&mut self, now: Moment, out: &mut Outbox) {
         self.closed = true;
-        self.closed_at.get_or_insert(now);
+        for (_, departure) in std::mem::take(&mut self.expired) {
+            self.leave(departure, out);
+        }
         let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
         for id in ids {
             let Some(lane) = self.lanes.get_mut(&id) else { continue };

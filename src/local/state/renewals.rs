@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::error::{ExtendError, LossReason};
 use crate::lease::trusted_until;
 use crate::local::lane::{Held, HoldRef, Lane, LaneId, Phase};
-use crate::local::outbox::{Due, Errand, Outbox};
+use crate::local::outbox::{Due, Errand, Outbox, Report};
 
 /// How many holds one renewal call carries.
 const RENEWALS_PER_CALL: usize = 100;
@@ -24,7 +24,7 @@ impl State {
             } else if let Some(renewal) = self.begin_renewal(id, now) {
                 due.push(renewal);
                 self.schedule(id, out);
-                self.warn_of_self_wait(id, now);
+                self.report_self_wait(id, now, out);
             }
         }
         due.sort_by_key(|&(trusted, _)| trusted);
@@ -49,6 +49,7 @@ impl State {
         // server must not keep it beyond its end.
         let length =
             if lease.is_renewed() { lease.length() } else { held.fixed_end.since(now).min(lease.length()) };
+        held.kept = held.kept.max(now.plus(length));
         let lease_millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
         Some((held.trusted, Due { lane: id, lock, ticket, lease_millis }))
     }
@@ -66,6 +67,7 @@ impl State {
         let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
         let lease = lane.request.lease;
         let held = lane.held().expect("it is held");
+        held.kept = held.kept.max(now.plus(left));
         held.trusted = held.trusted.max(trusted_until(sent, left)).min(held.fixed_end).min(held.max_end);
         // By what is left, not by the lease: an extension may have been shorter, and be all that there is.
         let confirmed = !lease.is_renewed() && left >= held.fixed_end.since(sent);
@@ -123,10 +125,11 @@ impl State {
             return Err(ExtendError::Lost(reason));
         }
         let lane = self.held_lane(held.lane, held.ticket).ok_or(ExtendError::Lost(LossReason::Expired))?;
-        let max_end = lane.held().expect("it is held").max_end;
-        if now.plus(length) > max_end {
-            return Err(ExtendError::MaxHold { left: max_end.since(now) });
+        let books = lane.held().expect("it is held");
+        if now.plus(length) > books.max_end {
+            return Err(ExtendError::MaxHold { left: books.max_end.since(now) });
         }
+        books.kept = books.kept.max(now.plus(length));
         let lease_millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         Ok(Due { lane: held.lane, lock: held.lock.clone(), ticket: held.ticket, lease_millis })
     }
@@ -149,7 +152,7 @@ impl State {
     }
 
     /// Says once that a task waits for what it holds itself.
-    fn warn_of_self_wait(&mut self, id: LaneId, now: Moment) {
+    fn report_self_wait(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let lane = &self.lanes[&id];
         let Phase::Held(Held { task: Some(task), .. }) = lane.phase else { return };
         let patience = lane.request.lease.length();
@@ -159,10 +162,7 @@ impl State {
             for waiter in waiters.filter(|waiter| waiter.task == Some(task) && !waiter.warned) {
                 if now.since(waiter.since) >= patience {
                     waiter.warned = true;
-                    tracing::warn!(
-                        "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
-                         acquisitions in one `Owner::scope`"
-                    );
+                    out.reports.push(Report::WaitsForItself);
                 }
             }
         }

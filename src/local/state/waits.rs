@@ -7,6 +7,8 @@ use crate::clock::Moment;
 use crate::error::{LockError, LossReason};
 use crate::local::lane::{HoldRef, Lane, LaneId, Phase, Request, Share, Waiter, WaiterId};
 use crate::local::outbox::Outbox;
+use crate::mutant::{self, Mutant};
+use crate::ticket::Ticket;
 
 /// Where a waiting future stands.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,7 @@ impl State {
             None => self.open(request.clone(), share, now),
         };
         let waiter = self.new_id();
-        let entry = Waiter { waits: request.waits, waker: None, task, since: now, warned: false };
+        let entry = Waiter { request, waker: None, task, since: now, warned: false };
         let books = self.lanes.get_mut(&lane).expect("the lane was found or made above");
         books.waiters.insert(waiter, entry);
         if books.waiting().is_some_and(|waiting| !waiting.asking && !waiting.answered) {
@@ -123,17 +125,14 @@ impl State {
         }
     }
 
-    /// The outcome of a wait, once it is there; else whom to wake.
-    pub fn poll(&mut self, wait: WaiterRef, waker: &Waker) -> Option<Outcome> {
+    /// The outcome of a wait, once it is there; else `waker` is kept, and exchanged for the one before it.
+    pub fn poll(&mut self, wait: WaiterRef, waker: &mut Option<Waker>) -> Option<Outcome> {
         if let Some(outcome) = self.outcomes.remove(&wait.waiter) {
             return Some(outcome);
         }
         let lane = self.lanes.get_mut(&wait.lane)?;
         let waiter = lane.waiters.get_mut(&wait.waiter)?;
-        match &mut waiter.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
+        std::mem::swap(&mut waiter.waker, waker);
         None
     }
 
@@ -151,10 +150,45 @@ impl State {
             return Some(outcome);
         }
         if let Some(lane) = self.lanes.get_mut(&wait.lane) {
-            lane.waiters.remove(&wait.waiter);
+            out.unwanted.extend(lane.waiters.remove(&wait.waiter).and_then(|waiter| waiter.waker));
+            self.ask_for_the_first(wait.lane, now, out);
             self.close_if_deserted(wait.lane, now, out);
         }
         None
+    }
+
+    /// A waiting lane asks for what its first waiter wants. Where that one has gone, and the next of the same owner
+    /// wants another lease or label, it asks with a new ticket: what the server knows of a ticket never changes.
+    fn ask_for_the_first(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+        let lane = self.lanes.get_mut(&id).expect("the caller has it");
+        let (Phase::Waiting(waiting), Some(first)) = (&lane.phase, lane.waiters.values().next()) else {
+            return;
+        };
+        let wanted = &first.request;
+        lane.request.max_hold = wanted.max_hold;
+        if (wanted.lease, &wanted.label) == (lane.request.lease, &lane.request.label) {
+            return;
+        }
+        let (sent, answered, request) = (waiting.sent, waiting.answered, wanted.clone());
+        let mut departure = self.departure(id, now);
+        self.end_waiting(id, now, out);
+        let lane = self.lanes.get_mut(&id).expect("it was there above");
+        lane.request = request;
+        if answered {
+            lane.contended_up_to = self.last_id;
+        }
+        departure.next = Some((id, self.renumber(id, now)));
+        if sent { self.leave(departure, out) } else { self.ask(id, false, out) }
+    }
+
+    /// Gives the lane a new ticket, to wait with.
+    pub(super) fn renumber(&mut self, id: LaneId, now: Moment) -> Ticket {
+        let lane = self.lanes.get_mut(&id).expect("the caller has it");
+        self.by_ticket.remove(&lane.ticket().number);
+        let ticket = if mutant::is(Mutant::TicketUsedTwice) { lane.ticket() } else { self.tickets.next() };
+        lane.renumber(ticket, now);
+        self.begin_waiting(id);
+        ticket
     }
 
     /// Ends a lane for which nobody waits any more, and takes its ticket back.
@@ -165,9 +199,7 @@ impl State {
             return;
         }
         if waiting.sent {
-            let (lock, ticket, owner) = (lane.request.lock.clone(), lane.ticket(), lane.request.owner);
-            let life = self.life_without_word(lane.request.lease.length());
-            self.leave(lock, ticket, owner, None, now.plus(life), now, None, out);
+            self.leave(self.departure(id, now), out);
         }
         self.remove_lane(id, now, out);
     }
