@@ -3,6 +3,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `lane.rs` | a ticket at the server and the local waiters that share it |
+//! | `gate.rs` | how readers come and go through a hold that they share, without the books |
 //! | `state.rs`, `state/` | the books: what each event does to the lanes, without I/O |
 //! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
 //! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
@@ -16,6 +17,7 @@
 //! which it is dropped.)
 
 mod errands;
+mod gate;
 mod lane;
 mod outbox;
 mod state;
@@ -41,7 +43,7 @@ pub use lane::{HoldRef, LockRef, Request};
 use outbox::{Outbox, Report};
 use state::State;
 pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
-pub use tether::Tether;
+pub use tether::{Downgraded, Tether};
 
 /// The books of one client, and what it needs to act on them.
 pub struct Local {
@@ -169,7 +171,9 @@ impl Local {
     /// Ends a wait whose future was dropped, and releases what it was given unseen.
     pub fn abandon(self: &Arc<Self>, wait: WaiterRef) {
         self.with(|state, now, out| {
-            if let Some(Ok(Some(held))) = state.cancel(wait, now, out) {
+            if let Some(Ok(Some(held))) = state.cancel(wait, now, out)
+                && held.leave()
+            {
                 state.release(&held, None, now, out);
             }
         });
@@ -221,10 +225,7 @@ impl Waiting for Arc<Local> {
                 None => out.reports.push(Report::Unreadable),
             },
             Event::Up(up) => state.up(&up, now, out),
-            Event::Deaf => {
-                state.deaf = true;
-                state.poll_all(out);
-            }
+            Event::Deaf => state.deafened(now, out),
             Event::Down { detail } => state.down(detail),
             Event::Lagged => state.poll_all(out),
             Event::Refused(fault) => state.refuse(fault, now, out),

@@ -182,6 +182,22 @@ fn a_late_write_is_refused() {
     });
 }
 
+/// It checks itself that no reader sees anything old; here are its figures.
+#[test]
+fn a_cache_over_reads_is_fresh_and_seldom_asks() {
+    everywhere("read_cache", &["--millis", "600", "--json"], |printed| {
+        let figures: Value = serde_json::from_str(printed.lines().last().expect("a line")).expect("JSON");
+        let number = |kind: &str, field: &str| figures[kind][field].as_f64().expect(field);
+        assert!((number("asks_each_time", "commands_per_read") - 2.0).abs() < 0.01, "{figures}");
+        assert!(number("cached_reads", "commands_per_read") < 0.5, "{figures}");
+        assert!(number("cached_reads", "hit_rate") > 0.5, "{figures}");
+        let rates = ["cached_reads", "asks_each_time"].map(|kind| number(kind, "reads_per_s"));
+        assert!(rates[0] > 2.0 * rates[1], "{figures}");
+    });
+    let table = printed("read_cache", &["--workers", "1", "--millis", "100"]);
+    in_order(&table, &["asks each time", "cached reads", "no reader saw anything older"]);
+}
+
 #[test]
 fn a_test_with_its_own_clock_takes_no_time() {
     let printed = printed("testing", &[]);
@@ -203,5 +219,5 @@ fn every_example_is_run_and_short() {
             seen += 1;
         }
     }
-    assert!(seen >= 5);
+    assert!(seen >= 6);
 }

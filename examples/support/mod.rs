@@ -1,6 +1,7 @@
 //! What the examples share: where their locks are, workers, the command line, a store, and figures.
 #![allow(dead_code, unused_imports, reason = "each example uses its own part of it")]
 
+mod reads;
 mod sales;
 mod store;
 mod workers;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 
 use lockwright::{Client, Engine};
 
+pub use reads::{Plan, Reads, Slow};
 pub use sales::Sales;
 pub use store::Store;
 pub use workers::{Report, run_workers};

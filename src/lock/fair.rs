@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{LockError, NotObtained, RunError};
-use crate::guard::Guard;
-use crate::handle::{Handle, Patience, lock_methods};
+use crate::guard::{Grip, Gripped, Guard};
+use crate::handle::{Handle, Patience, lock_methods, setting_methods, taking_methods};
 use crate::lease::Lease;
 use crate::local::{Entered, Outcome, Stepped, Tether, WaiterRef};
 use crate::owner::Owner;
+use crate::scripts::Mode;
 
 /// A lock that is given strictly in the order of asking, across all processes.
 ///
@@ -29,7 +30,7 @@ use crate::owner::Owner;
 #[derive(Clone)]
 pub struct FairLock(Handle);
 
-lock_methods!(FairLock, "fair_lock");
+lock_methods!(FairLock, "fair_lock(\"order:42\")");
 
 impl FairLock {
     /// Joins the queue, and returns the place in it.
@@ -57,7 +58,7 @@ impl FairLock {
     /// # Ok(()) }
     /// ```
     pub fn queue(&self) -> impl Future<Output = Result<Place, LockError>> + Send + use<> {
-        let request = self.0.request(true);
+        let request = self.0.request(Mode::Exclusive, self.0.present_owner(), true);
         let tether = self.0.tether.clone();
         async move {
             let mut place = match tether.local().enter(request?) {
@@ -120,7 +121,7 @@ pub struct Place {
 
 impl Place {
     fn settled(tether: Arc<Tether>, outcome: Outcome) -> Result<Self, LockError> {
-        let guard = outcome?.map(|held| Guard::new(tether.clone(), held));
+        let guard = outcome?.map(|held| Guard::of(Grip::new(tether.clone(), held)));
         Ok(Self { tether, waiter: None, position: Position(0), guard })
     }
 
@@ -166,7 +167,7 @@ impl Place {
                 self.waiter = None;
                 self.position = Position(0);
                 let held = outcome?.ok_or(LockError::Closed)?;
-                Ok(Some(Guard::new(self.tether.clone(), held)))
+                Ok(Some(Guard::of(Grip::new(self.tether.clone(), held))))
             }
         }
     }

@@ -8,6 +8,7 @@ use lockwright::internals::ticket::{ClientId, Ticket};
 
 use crate::dice::{Nanos, nanos};
 use crate::mix::config;
+use crate::order::{self, Before, Choice};
 
 /// A grant, as the server made it.
 #[derive(Clone, Debug)]
@@ -29,10 +30,12 @@ pub struct Run<'a> {
     pub stale_after: Nanos,
     pub call: &'a Call,
     pub reply: &'a Value,
+    /// The first of its locks as it was before.
+    pub before: &'a Before,
 }
 
 /// `K`, as a script left it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Held {
     pub owner: String,
     pub token: u64,
@@ -60,12 +63,18 @@ pub struct Audit {
     pub forgotten: Nanos,
     /// Where the server's clock was set, lateness cannot be told.
     pub clock_moved: bool,
+    /// How many entries of a queue one call looks at.
+    limit: usize,
 }
 
 /// A rule that was broken, and how.
 pub type Finding = (&'static str, String);
 
 impl Audit {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Checks a reply.
     pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
         let lock = run.call.keys.first().cloned().unwrap_or_default();
@@ -73,8 +82,8 @@ impl Audit {
             self.called.insert((key.clone(), run.client), run.at);
         }
         let finding = match run.call.script.name {
-            "reentrant/acquire" => self.acquired(run, lock),
-            "reentrant/leave" => self.left(run, lock),
+            "reentrant/acquire" | "fair/acquire" => self.acquired(run, lock),
+            "reentrant/leave" | "fair/leave" => self.left(run, lock),
             "common/renew" => RenewReply::decode(run.reply).ok().map(|_| None),
             _ => Some(None),
         };
@@ -113,7 +122,7 @@ impl Audit {
 
     /// A client has sent this.
     pub fn sent(&mut self, client: usize, id: u64, call: &Call) {
-        if call.script.name == "reentrant/leave"
+        if call.script.name.ends_with("/leave")
             && let Some(ticket) = Ticket::parse(&call.args[4])
         {
             let key = (call.keys[0].clone(), ticket);
@@ -147,6 +156,12 @@ impl Audit {
         let shared = held.holds.len() > 1 && held.owner == "-";
         let several = || ("one holder", format!("{lock} has several anonymous holds"));
         let mut finding = shared.then(several);
+        if let Ok(granted) = order::outcome(&run.before.held, &held) {
+            // A ghost may find its old place, for one message.
+            let is_ghost = granted.is_some_and(|ticket| self.departed.contains(&(lock.to_owned(), ticket)));
+            let choice = Choice::of(run, run.before, self.limit).filter(|_| !is_ghost);
+            finding = finding.or_else(|| choice?.judge(granted));
+        }
         for (ticket, ends) in held.holds {
             self.queued.remove(&(lock.to_owned(), ticket));
             let key = (lock.to_owned(), ticket, held.token);

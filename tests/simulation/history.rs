@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::{LockError, LossReason};
+use lockwright::{LockError, LossReason, Position};
 
 use crate::client::Pace;
 use crate::dice::Nanos;
@@ -16,6 +16,8 @@ pub struct Wait {
     pub client: usize,
     pub lock: usize,
     pub asked: Nanos,
+    /// When it was told its place in the queue.
+    pub placed: Option<Nanos>,
     pub ended: Option<Nanos>,
     /// Whether it was to wait for others.
     pub patient: bool,
@@ -226,10 +228,37 @@ impl Scribe {
             let patient = limit.is_none_or(|limit| !limit.is_zero());
             let limit = limit.filter(|limit| !limit.is_zero());
             let deadline = limit.map_or(Nanos::MAX, |limit| self.until(asked, limit));
-            let (client, ended, hold) = (self.client, None, None);
-            history.waits.push(Wait { client, lock, asked, ended, patient, deadline, contended, hold });
+            let (client, placed, ended, hold) = (self.client, None, None, None);
+            history.waits.push(Wait {
+                client,
+                lock,
+                asked,
+                placed,
+                ended,
+                patient,
+                deadline,
+                contended,
+                hold,
+            });
             history.waits.len() - 1
         })
+    }
+
+    /// The attempt has a place in the queue.
+    pub fn placed(&self, wait: usize, position: Position) {
+        self.book.with(|history| {
+            history.waits[wait].placed = Some(history.now);
+            history.note(|| format!("client {} has a place, {position} before it", self.client));
+        });
+    }
+
+    /// A place moved.
+    pub fn moved(&self, from: Position, to: Position) {
+        self.book.with(|history| {
+            if to >= from {
+                history.violation("places", format!("client {} moved from {from} to {to}", self.client));
+            }
+        });
     }
 
     /// The attempt ended, if it had not before.

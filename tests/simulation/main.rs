@@ -16,6 +16,7 @@ mod link;
 mod liveness;
 mod mix;
 mod mutants;
+mod order;
 mod report;
 mod server;
 mod strikes;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lockwright::Step::{Granted, Moved};
 use lockwright::internals::clock::Clock;
-use lockwright::{Client, Guard, LockError, Owner, ReentrantLock, RunError};
+use lockwright::{Client, FairLock, Guard, LockError, Owner, Place, ReentrantLock, RunError};
 
 use crate::dice::Dice;
 use crate::history::{Kept, Scribe};
-use crate::mix::{Mix, Terms};
+use crate::mix::{Mix, Named, Terms};
 
 /// One thing that a task does with a lock.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +27,14 @@ pub enum Step {
     RunOrElse,
     /// Again and again by the same owner.
     Reenter,
+    /// A place in the queue of a fair lock that is watched, and sometimes given up.
+    Place,
 }
 
 /// What the tasks of all clients share.
 pub struct Setting {
     pub mix: &'static Mix,
-    pub locks: Vec<String>,
+    pub locks: &'static [Named],
     /// Owners that every client has, as if they were sent along with a request.
     pub owners: Vec<Owner>,
     /// How long a section lasts at most, in milliseconds.
@@ -51,8 +54,23 @@ pub struct Worker {
 /// A handle, and how its attempts are recorded.
 struct Target {
     lock: usize,
-    handle: ReentrantLock,
+    handle: Handle,
     kept: Kept,
+}
+
+enum Handle {
+    Reentrant(ReentrantLock),
+    Fair(FairLock),
+}
+
+/// The same with a lock of either kind.
+macro_rules! with {
+    ($handle:expr, $lock:ident => $act:expr) => {
+        match $handle {
+            Handle::Reentrant($lock) => $act,
+            Handle::Fair($lock) => $act,
+        }
+    };
 }
 
 impl Worker {
@@ -84,22 +102,32 @@ impl Worker {
             Step::RunFor => self.run_for(&target).await,
             Step::RunOrElse => self.run_or_else(&target).await,
             Step::Reenter => self.reenter(&target).await,
+            Step::Place => self.place(&target).await,
         }
     }
 
     fn target(&self, owned: bool) -> Target {
         let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
         let terms = self.terms();
-        let mut handle = self.client.lock(&self.setting.locks[lock]).with_lease(terms.lease());
-        if let Terms::MaxHold(limit) = terms {
-            handle = handle.with_max_hold(Duration::from_millis(limit));
+        let owner = (owned || self.dice.percent(self.setting.mix.owned)).then(|| self.owner());
+        macro_rules! on_terms {
+            ($lock:expr) => {{
+                let mut lock = $lock.with_lease(terms.lease());
+                if let Terms::MaxHold(limit) = terms {
+                    lock = lock.with_max_hold(Duration::from_millis(limit));
+                }
+                match &owner {
+                    Some((_, owner)) => lock.with_owner(owner),
+                    None => lock,
+                }
+            }};
         }
-        let mut owner = None;
-        if owned || self.dice.percent(self.setting.mix.owned) {
-            let (number, chosen) = self.owner();
-            handle = handle.with_owner(&chosen);
-            owner = Some(number);
-        }
+        let Named { name, fair } = self.setting.locks[lock];
+        let handle = match fair {
+            true => Handle::Fair(on_terms!(self.client.fair_lock(name))),
+            false => Handle::Reentrant(on_terms!(self.client.lock(name))),
+        };
+        let owner = owner.map(|(number, _)| number);
         // Who re-enters gets the terms of the first acquisition.
         let alike = owner.is_none() || self.setting.mix.leases.iter().all(|terms| terms.is_endless());
         let endless = alike && terms.is_endless();
@@ -141,9 +169,9 @@ impl Worker {
         let wait = self.scribe.asked(target.lock, limit);
         let attempt = async {
             match limit {
-                None => target.handle.lock().await.map(Some),
-                Some(Duration::ZERO) => target.handle.try_lock().await,
-                Some(limit) => target.handle.try_lock_for(limit).await,
+                None => with!(&target.handle, lock => lock.lock().await.map(Some)),
+                Some(Duration::ZERO) => with!(&target.handle, lock => lock.try_lock().await),
+                Some(limit) => with!(&target.handle, lock => lock.try_lock_for(limit).await),
             }
         };
         match self.maybe_cut(attempt).await {
@@ -183,8 +211,8 @@ impl Worker {
     async fn run(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}", target.lock));
         let wait = self.scribe.asked(target.lock, None);
-        let run = target.handle.run(async |guard: &Guard| self.inside(target, wait, guard).await);
-        let ended = self.maybe_cut(run).await;
+        let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
+        let ended = with!(&target.handle, lock => self.maybe_cut(lock.run(inside)).await);
         self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
     }
 
@@ -192,8 +220,8 @@ impl Worker {
         let limit = self.dice.millis(1, 2_000);
         self.scribe.operation(|| format!("runs under lock {}, {limit:?}", target.lock));
         let wait = self.scribe.asked(target.lock, Some(limit));
-        let run = target.handle.run_for(limit, async |guard: &Guard| self.inside(target, wait, guard).await);
-        let ended = self.maybe_cut(run).await;
+        let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
+        let ended = with!(&target.handle, lock => self.maybe_cut(lock.run_for(limit, inside)).await);
         self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
     }
 
@@ -204,7 +232,7 @@ impl Worker {
             self.inside(target, wait, guard).await;
             true
         };
-        let run = target.handle.run_or_else(inside, async |_| false);
+        let run = async { with!(&target.handle, lock => lock.run_or_else(inside, async |_| false).await) };
         let ended = self.maybe_cut(run).await;
         self.after_run(wait, false, ended);
     }
@@ -240,6 +268,41 @@ impl Worker {
         }
         self.section(&outer, hold).await;
         self.give_back(outer, hold).await;
+    }
+
+    // ---- places -----------------------------------------------------------------------------------------------
+
+    async fn place(&self, target: &Target) {
+        let Handle::Fair(lock) = &target.handle else { return self.take(target, None).await };
+        self.scribe.operation(|| format!("joins the queue of lock {}", target.lock));
+        let wait = self.scribe.asked(target.lock, None);
+        match self.maybe_cut(lock.queue()).await {
+            Some(Ok(place)) => self.stand(target, wait, place).await,
+            Some(Err(error)) => self.failed(wait, &error, false).unwrap_or_default(),
+            None => self.scribe.ended(wait, || "dropped its joining".into()),
+        }
+    }
+
+    /// Moves forward to the grant, with steps that are cut off, unless it has enough before.
+    async fn stand(&self, target: &Target, wait: usize, mut place: Place) {
+        self.scribe.placed(wait, place.position());
+        let patience = if self.dice.percent(25.0) { self.dice.below(6) } else { u64::MAX };
+        for _ in 0..patience {
+            let before = place.position();
+            match self.maybe_cut(place.next()).await {
+                Some(Ok(Moved(position))) => self.scribe.moved(before, position),
+                Some(Ok(Granted(guard))) => {
+                    let hold = self.granted(target, wait, &guard);
+                    self.section(&guard, hold).await;
+                    return self.give_back(guard, hold).await;
+                }
+                Some(Err(error)) => return self.failed(wait, &error, false).unwrap_or_default(),
+                // The place stays, and the lock may come meanwhile.
+                None => self.pause(40).await,
+            }
+        }
+        drop(place);
+        self.scribe.ended(wait, || "gives up its place".into());
     }
 
     // ---- inside -----------------------------------------------------------------------------------------------

@@ -128,6 +128,7 @@ fn take_answer(
             }
         }
         AcquireReply::Busy { .. } => state.busy(id, now, out),
+        AcquireReply::WouldDeadlock => state.fail(id, &LockError::WouldDeadlock, now, out),
         // The reply's server time is the newest sample now: the next request is in time.
         AcquireReply::Stale => return false,
         AcquireReply::KindMismatch { found } => state.fail(id, &LockError::KindMismatch { found }, now, out),

@@ -99,7 +99,7 @@ impl State {
         };
         self.placed(id, place, out);
         for &ticket in &queued.holds {
-            self.told_of(ticket, &lock, now, out);
+            self.named(ticket, &lock, now, out);
         }
         if queued.more {
             self.ask(id, true, out);

@@ -1,5 +1,6 @@
 //! Entering, waiting and giving up.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use super::State;
@@ -18,7 +19,7 @@ pub struct WaiterRef {
 }
 
 /// How a wait ended: `None` is contention.
-pub type Outcome = Result<Option<HoldRef>, LockError>;
+pub type Outcome = Result<Option<Arc<HoldRef>>, LockError>;
 
 /// What entering brings.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub enum Entered {
 }
 
 enum Joined {
-    Enters(HoldRef),
+    Enters(Arc<HoldRef>),
     Busy,
     Waits(LaneId),
 }
@@ -52,7 +53,7 @@ impl State {
                 Joined::Busy => return Entered::Now(Ok(None)),
                 Joined::Waits(id) => id,
             },
-            None => self.open(request.clone(), share, now),
+            None => self.open(request.clone(), now),
         };
         let waiter = self.new_id();
         let entry = Waiter { request, waker: None, task, since: now, warned: false };
@@ -64,6 +65,19 @@ impl State {
         Entered::Wait(WaiterRef { lane, waiter })
     }
 
+    /// What `request` can have at once, of a hold that is there: nothing is sent for it.
+    pub fn reenter(&mut self, request: &Request, now: Moment, out: &mut Outbox) -> Option<Arc<HoldRef>> {
+        let id = *self.locks.get(&request.lock)?.shared.get(&request.share())?;
+        if self.closed || self.lanes[&id].held_is_over(now) {
+            return None;
+        }
+        self.held_lane(id, self.lanes[&id].ticket())?;
+        match self.join(id, request, now, out) {
+            Joined::Enters(held) => Some(held),
+            Joined::Busy | Joined::Waits(_) => None,
+        }
+    }
+
     fn join(&mut self, id: LaneId, request: &Request, now: Moment, out: &mut Outbox) -> Joined {
         let over = self.lanes[&id].held_is_over(now);
         if over {
@@ -72,30 +86,41 @@ impl State {
             return match self.lanes.contains_key(&id) {
                 true if !request.waits => Joined::Busy,
                 true => Joined::Waits(id),
-                false => Joined::Waits(self.open(request.clone(), request.share(), now)),
+                false => Joined::Waits(self.open(request.clone(), now)),
             };
         }
         let lane = self.lanes.get_mut(&id).expect("lanes of the index exist");
-        let owned = matches!(lane.share, Share::Owner(_));
+        let shares = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         match &mut lane.phase {
-            Phase::Held(held) if owned => {
-                held.guards += 1;
+            Phase::Held(held) if shares => {
+                held.admit(now);
                 let held = held.hold.clone();
-                Joined::Enters(lane.hold_ref(id, held))
+                self.keep(id, request.keep, now, out);
+                Joined::Enters(held)
             }
             Phase::Held(_) if !request.waits => Joined::Busy,
             Phase::Waiting(waiting) if waiting.answered && !request.waits => Joined::Busy,
-            _ => Joined::Waits(id),
+            _ => {
+                lane.request.keep |= request.keep;
+                Joined::Waits(id)
+            }
         }
     }
 
-    fn open(&mut self, request: Request, share: Share, now: Moment) -> LaneId {
+    fn open(&mut self, request: Request, now: Moment) -> LaneId {
+        let ticket = self.tickets.next();
+        self.open_for(ticket, request, now)
+    }
+
+    /// A lane for a ticket that is there already.
+    pub(super) fn open_for(&mut self, ticket: Ticket, request: Request, now: Moment) -> LaneId {
         let id = self.new_id();
-        let lane = Lane::new(request, self.tickets.next(), now);
+        let lane = Lane::new(request, ticket, now);
         let lock = self.locks.entry(lane.request.lock.clone()).or_default();
         lock.lanes.insert(id);
-        if share != Share::Alone {
-            lock.shared.insert(share, id);
+        if lane.share != Share::Alone {
+            // A downgrade may bring a second one: the first one is joined.
+            lock.shared.entry(lane.share.clone()).or_insert(id);
         }
         self.lanes.insert(id, lane);
         self.begin_waiting(id);
