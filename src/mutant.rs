@@ -20,6 +20,8 @@ pub enum Mutant {
     NoPollAfterGap,
     /// 13: the clock sample of one server is used for the next.
     SampleKept,
+    /// 17: others read by the hold that an owner has under its write.
+    OwnersReadShared,
 }
 
 #[cfg(lockwright_internals)]

@@ -9,6 +9,7 @@ use super::gate::Gate;
 use crate::clock::Moment;
 use crate::guard::Hold;
 use crate::lease::Lease;
+use crate::mutant::{self, Mutant};
 use crate::name::LockKeys;
 use crate::owner::OwnerId;
 use crate::scripts::{Attempt, Kind, Mode, Wait};
@@ -85,6 +86,9 @@ impl Request {
     pub fn share(&self) -> Share {
         let is_plain = self.lease.is_renewed() && self.max_hold.is_none();
         match (self.owner, self.mode, self.lock.kind) {
+            (Some(_), Mode::Read, _) if is_plain && mutant::is(Mutant::OwnersReadShared) => {
+                Share::Readers(self.lease, self.label.clone())
+            }
             (Some(owner), mode, _) => Share::Owner(owner, mode),
             (None, Mode::Read, _) if is_plain => Share::Readers(self.lease, self.label.clone()),
             (None, _, Kind::Reentrant) if is_plain => Share::Anonymous(self.lease, self.label.clone()),

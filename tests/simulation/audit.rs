@@ -37,6 +37,7 @@ pub struct Run<'a> {
 /// `K`, as a script left it.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
+    pub mode: String,
     pub owner: String,
     pub token: u64,
     pub block: u64,
@@ -82,8 +83,8 @@ impl Audit {
             self.called.insert((key.clone(), run.client), run.at);
         }
         let finding = match run.call.script.name {
-            "reentrant/acquire" | "fair/acquire" => self.acquired(run, lock),
-            "reentrant/leave" | "fair/leave" => self.left(run, lock),
+            "reentrant/acquire" | "fair/acquire" | "read_write/acquire" => self.acquired(run, lock),
+            "reentrant/leave" | "fair/leave" | "read_write/leave" => self.left(run, lock),
             "common/renew" => RenewReply::decode(run.reply).ok().map(|_| None),
             _ => Some(None),
         };
@@ -153,7 +154,7 @@ impl Audit {
 
     /// Notes what a script has left in `K`.
     pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
-        let shared = held.holds.len() > 1 && held.owner == "-";
+        let shared = held.holds.len() > 1 && held.owner == "-" && held.mode != "read";
         let several = || ("one holder", format!("{lock} has several anonymous holds"));
         let mut finding = shared.then(several);
         if let Ok(granted) = order::outcome(&run.before.held, &held) {
@@ -167,6 +168,11 @@ impl Audit {
             let key = (lock.to_owned(), ticket, held.token);
             if let Some(&index) = self.by_ticket.get(&key) {
                 let grant = &mut self.grants[index];
+                let is_own = run.call.args.contains(&ticket.to_string());
+                if ends > grant.ends && !is_own {
+                    let what = || format!("the lease of {ticket} on {lock} was lengthened by another's call");
+                    finding = finding.or_else(|| Some(("leases", what())));
+                }
                 grant.ends = grant.ends.max(ends);
                 continue;
             }

@@ -14,6 +14,7 @@ fn hold(dice: &Dice) -> Hold {
     let asked = dice.below(12);
     let granted = asked + dice.below(6);
     Hold {
+        mode: lockwright::Mode::Exclusive,
         client: 0,
         lock: 0,
         owner: Some(dice.below(2)).filter(|_| dice.percent(40.0)),

@@ -8,6 +8,7 @@ use crate::dice::{MILLI, Nanos, SECOND};
 use crate::faults::{Fault, Incident};
 use crate::history::{History, Hold, Violation, Wait};
 use crate::mix::Named;
+use lockwright::Kind;
 
 /// All holds by one token: one, or those of an owner that re-entered.
 #[derive(Clone, Debug)]
@@ -144,15 +145,18 @@ impl Judge<'_> {
         self.found
     }
 
-    fn report(&mut self, rule: &'static str, what: String, excused: bool) {
+    pub fn report(&mut self, rule: &'static str, what: String, excused: bool) {
         self.found.push(Violation { rule, what, excused });
     }
 
-    fn holds(&self, lock: usize) -> impl Iterator<Item = &Hold> {
+    pub fn holds(&self, lock: usize) -> impl Iterator<Item = &Hold> {
         self.history.holds.iter().filter(move |hold| hold.lock == lock)
     }
 
     fn judge_lock(&mut self, lock: usize) {
+        if self.locks[lock].kind == Kind::ReadWrite {
+            return self.judge_phases(lock);
+        }
         for token in shared(self.holds(lock)) {
             let excused = self.clock_moved_before(Nanos::MAX);
             self.report("tokens", format!("lock {lock}: token {token} was granted twice"), excused);
@@ -173,7 +177,7 @@ impl Judge<'_> {
         }
         self.judge_validity(lock, &grants);
         self.judge_reentry(lock);
-        if self.locks[lock].fair {
+        if self.locks[lock].kind == Kind::Fair {
             self.judge_queue(lock);
         }
     }
@@ -207,7 +211,7 @@ impl Judge<'_> {
     }
 
     /// The server's grants of this lock by the first of their tokens.
-    fn grants_of(&self, lock: usize) -> BTreeMap<u64, Grant> {
+    pub fn grants_of(&self, lock: usize) -> BTreeMap<u64, Grant> {
         let key = self.locks[lock].key();
         let mine = self.grants.iter().filter(|grant| grant.lock == key);
         let mut grants: BTreeMap<u64, Grant> = BTreeMap::new();
@@ -220,7 +224,7 @@ impl Judge<'_> {
     }
 
     /// Whether a loss is the reason for what is wrong between two turns.
-    fn explains(&self, grants: &BTreeMap<u64, Grant>, first: &Turn, second: &Turn) -> bool {
+    pub fn explains(&self, grants: &BTreeMap<u64, Grant>, first: &Turn, second: &Turn) -> bool {
         let (from, until) = (granted_at(grants, first), first.latest.max(second.latest));
         let disjoint = first.end <= second.granted || second.end <= first.granted;
         if disjoint {
@@ -230,12 +234,12 @@ impl Judge<'_> {
     }
 
     /// Tokens rise for as long as the server's clock does.
-    fn clock_moved_before(&self, time: Nanos) -> bool {
+    pub fn clock_moved_before(&self, time: Nanos) -> bool {
         self.history.incidents.iter().any(|incident| moves_clock(incident.fault) && incident.began <= time)
     }
 
     /// Whether lost data, a clock step or force between the server's grant and `until` may be the reason.
-    fn is_excused(&self, granted: Nanos, until: Nanos) -> bool {
+    pub fn is_excused(&self, granted: Nanos, until: Nanos) -> bool {
         let losses = self.history.incidents.iter().filter(|incident| incident.fault.is_loss());
         losses.into_iter().any(|loss| {
             // What a clock step broke lives on in samples that were taken before it.

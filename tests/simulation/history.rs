@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::{LockError, LossReason, Position};
+use lockwright::{LockError, LossReason, Mode, Position};
 
 use crate::client::Pace;
-use crate::dice::Nanos;
+use crate::dice::{Nanos, SECOND};
 use crate::faults::Incident;
 
 /// One attempt to get a lock, from the call on.
@@ -19,6 +19,8 @@ pub struct Wait {
     /// When it was told its place in the queue.
     pub placed: Option<Nanos>,
     pub ended: Option<Nanos>,
+    pub mode: Mode,
+    pub owner: Option<u64>,
     /// Whether it was to wait for others.
     pub patient: bool,
     /// When it was to have ended at the latest.
@@ -31,6 +33,7 @@ pub struct Wait {
 /// How a hold is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
+    pub mode: Mode,
     pub owner: Option<u64>,
     pub endless: bool,
     pub capped: bool,
@@ -41,7 +44,9 @@ pub struct Kept {
 pub struct Hold {
     pub client: usize,
     pub lock: usize,
+    pub mode: Mode,
     pub owner: Option<u64>,
+    /// Of a read, its version.
     pub token: u64,
     /// Whether it is renewed for as long as it lives.
     pub endless: bool,
@@ -189,6 +194,20 @@ impl History {
         }
     }
 
+    /// Whether the owner of this attempt to write has read the lock while it waited.
+    fn may_deadlock(&self, wait: usize) -> bool {
+        let Wait { lock, mode, owner, asked, .. } = self.waits[wait];
+        // A hold that was given up lives on at the server until it hears of that, or until its lease ends.
+        let reads = |hold: &Hold| {
+            let still = hold.released.is_none_or(|at| at + SECOND > asked || hold.promised > asked);
+            hold.lock == lock && hold.owner == owner && hold.mode == Mode::Read && still
+        };
+        let asks = |other: &Wait| other.lock == lock && other.owner == owner && other.mode == Mode::Read;
+        mode == Mode::Write
+            && owner.is_some()
+            && (self.holds.iter().any(reads) || self.waits.iter().any(asks))
+    }
+
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }
@@ -221,7 +240,7 @@ impl Scribe {
     }
 
     /// An attempt begins; `limit` is how long it may wait for others.
-    pub fn asked(&self, lock: usize, limit: Option<Duration>) -> usize {
+    pub fn asked(&self, lock: usize, limit: Option<Duration>, kept: Kept) -> usize {
         self.book.with(|history| {
             let asked = history.now;
             let contended = history.open.get(&lock).is_some_and(|&open| open > 0);
@@ -233,6 +252,8 @@ impl Scribe {
                 client,
                 lock,
                 asked,
+                mode: kept.mode,
+                owner: kept.owner,
                 placed,
                 ended,
                 patient,
@@ -278,10 +299,11 @@ impl Scribe {
             history.contended += u64::from(contended);
             *history.open.entry(lock).or_default() += 1;
             history.note(|| format!("client {} holds lock {lock}, token {token}, for {left:?}", self.client));
-            let Kept { owner, endless, capped } = terms;
+            let Kept { mode, owner, endless, capped } = terms;
             history.holds.push(Hold {
                 client: self.client,
                 lock,
+                mode,
                 owner,
                 token,
                 endless,
@@ -341,13 +363,19 @@ impl Scribe {
     }
 
     /// The attempt failed. One with a limit may end before the server can have answered.
-    pub fn failed(&self, error: &LockError, limited: bool) {
+    pub fn failed(&self, wait: usize, error: &LockError, limited: bool) {
         self.book.with(|history| match error {
+            LockError::WouldDeadlock if history.may_deadlock(wait) => {}
             LockError::Unavailable { .. } if limited => {}
             LockError::Unavailable { .. } => history.unavailable.push((history.now, self.client)),
             LockError::Closed if history.closed.contains(&self.client) => {}
             error => history.violation("errors", format!("client {}: {error}", self.client)),
         });
+    }
+
+    /// The second hold has taken the place of the first one, and waited for nobody.
+    pub fn continues(&self, first: usize, second: usize) {
+        self.book.with(|history| history.holds[second].asked = history.holds[first].asked);
     }
 
     pub fn released(&self, hold: usize, how: &str) {
@@ -368,9 +396,10 @@ impl Scribe {
     /// The holder writes to the resource, whether it should or not.
     pub fn write(&self, hold: usize, trusted: bool) {
         self.book.with(|history| {
-            let Hold { lock, token, .. } = history.holds[hold];
+            let Hold { lock, token, mode, .. } = history.holds[hold];
             let largest = history.largest.entry(lock).or_default();
-            let accepted = token >= *largest;
+            // What a reader shows is remembered, and no reason to refuse it.
+            let accepted = token >= *largest || mode == Mode::Read;
             *largest = token.max(*largest);
             let at = history.now;
             history.writes.push(Write { hold, at, trusted, accepted });

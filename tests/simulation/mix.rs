@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockwright::Lease;
 use lockwright::internals::config::Config;
+use lockwright::{Kind, Lease};
 
 use crate::faults::Fault;
 use crate::faults::Fault::*;
@@ -26,7 +26,7 @@ pub struct Weather {
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
     pub name: &'static str,
-    pub fair: bool,
+    pub kind: Kind,
 }
 
 impl Named {
@@ -92,6 +92,7 @@ pub fn config() -> Config {
     Config {
         lease: Lease::renewed(Duration::from_secs(6)),
         command_timeout: Duration::from_millis(500),
+        cache_idle: Duration::from_secs(3),
         ..Config::default()
     }
 }
@@ -114,9 +115,11 @@ const MIXED: &[Terms] = &[
 ];
 
 const REENTRANT: &[Named] =
-    &[Named { name: "orders", fair: false }, Named { name: "a second one", fair: false }];
+    &[Named { name: "orders", kind: Kind::Reentrant }, Named { name: "a second one", kind: Kind::Reentrant }];
 const FAIR_AND_REENTRANT: &[Named] =
-    &[Named { name: "jobs", fair: true }, Named { name: "orders", fair: false }];
+    &[Named { name: "jobs", kind: Kind::Fair }, Named { name: "orders", kind: Kind::Reentrant }];
+
+const SHARED: &[Named] = &[Named { name: "catalogue", kind: Kind::ReadWrite }];
 
 const STEPS: &[(Step, u64)] =
     &[(Lock, 50), (Try, 12), (TryFor, 14), (Run, 8), (RunFor, 6), (RunOrElse, 4), (Reenter, 6)];
@@ -124,6 +127,8 @@ const TRIES: &[(Step, u64)] = &[(Lock, 20), (Tries, 50), (TryFor, 30)];
 const PLACES: &[(Step, u64)] =
     &[(Place, 45), (Lock, 25), (Try, 6), (TryFor, 12), (Run, 4), (RunFor, 4), (Reenter, 4)];
 const PLACES_AND_TRIES: &[(Step, u64)] = &[(Place, 40), (Lock, 10), (Tries, 30), (TryFor, 20)];
+
+const READS: &[(Step, u64)] = &[(Read, 40), (Write, 22), (Lower, 8), (Nest, 12), (ReadTwice, 10), (Peek, 8)];
 
 const PROCESSES: &[(Fault, u64)] = &[(Stop, 6), (Die, 2), (Quit, 1), (Stall, 1)];
 const OUTAGES: &[(Fault, u64)] = &[(Close, 5), (HalfOpen, 5), (Down, 5), (Lag, 4)];
@@ -175,6 +180,9 @@ const BASE: Mix = Mix {
 };
 
 const FAIR: Mix = Mix { locks: FAIR_AND_REENTRANT, all_locks: 100.0, steps: PLACES, cancelled: 15.0, ..BASE };
+
+const READ_WRITE: Mix =
+    Mix { locks: SHARED, all_locks: 0.0, steps: READS, cancelled: 10.0, owned: 20.0, ..BASE };
 
 /// All kinds, each with its share of the histories.
 pub static MIXES: &[Mix] = &[
@@ -240,4 +248,17 @@ pub static MIXES: &[Mix] = &[
         short_queue: true,
         ..FAIR
     },
+    Mix { name: "shared", weight: 6, ..READ_WRITE },
+    Mix {
+        name: "shared messages",
+        weight: 6,
+        weather: Weather { messages_lost: 20.0, ..CALM },
+        ..READ_WRITE
+    },
+    Mix { name: "shared outages", weight: 6, faults: OUTAGES, ..READ_WRITE },
+    Mix { name: "shared processes", weight: 6, faults: PROCESSES, ..READ_WRITE },
+    Mix { name: "shared all", weight: 12, weather: ROUGH, faults: ALL, leases: MIXED, ..READ_WRITE },
+    Mix { name: "shared loss", weight: 8, weather: ROUGH, faults: LOSSES, ..READ_WRITE },
+    Mix { name: "shared uncounted", weight: 4, weather: ROUGH, faults: ALL, counted: false, ..READ_WRITE },
+    Mix { name: "shared crowd", weight: 4, faults: ALL, short_queue: true, operations: 220, ..READ_WRITE },
 ];

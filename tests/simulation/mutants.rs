@@ -106,7 +106,7 @@ impl Mutation {
 }
 
 /// Numbered as in the list of faults that this harness answers to.
-pub static ALL: [Mutation; 16] = [
+pub static ALL: [Mutation; 20] = [
     Mutation {
         number: 1,
         rule: "a ticket is used for one attempt",
@@ -219,6 +219,45 @@ pub static ALL: [Mutation; 16] = [
     },
     Mutation {
         number: 14,
+        rule: "an owner that is inside is let in past waiting writes",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "lock.mode == 'read' and is_reading(call, lock))\n",
+            "lock.mode == 'read' and me.mode == 'write' and is_reading(call, lock))\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 15,
+        rule: "each read has a lease of its own",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "    redis.call('ZADD', keys.readers, 'XX', int(ends), ticket)\n",
+            "    for _, other in ipairs(redis.call('ZRANGE', keys.readers, 0, -1)) do\n      \
+             redis.call('ZADD', keys.readers, 'XX', int(ends), other)\n      \
+             redis.call('HSET', keys.lock, other, int(ends) .. tail)\n    end\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 16,
+        rule: "who downgrades is told that a write waits",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "return { 'granted', call.now, lock.token, left, others_wait(waiting, 'read') }\n",
+            "return { 'granted', call.now, lock.token, left, 0 }\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 17,
+        rule: "an owner\'s read is nobody else\'s",
+        broken: Broken::InClient(Mutant::OwnersReadShared),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 18,
         rule: "tickets out of reach are pushed back in their order",
         broken: Broken::InScripts(Rewrite::on_short_queue(&[(
             "for at = #kept, 1, -1 do back[#back + 1] = kept[at] end",
@@ -228,7 +267,7 @@ pub static ALL: [Mutation; 16] = [
         within: 400,
     },
     Mutation {
-        number: 15,
+        number: 19,
         rule: "tickets out of reach are pushed back to where they stood",
         broken: Broken::InScripts(Rewrite::on_short_queue(&[(
             "redis.call('LPUSH', call.queue, unpack(back))",
@@ -238,7 +277,7 @@ pub static ALL: [Mutation; 16] = [
         within: 400,
     },
     Mutation {
-        number: 16,
+        number: 20,
         rule: "who joins anew joins at the tail",
         broken: Broken::InScripts(Rewrite::new(&[(
             "walked - front > #kept",

@@ -73,6 +73,11 @@ pub struct Choice {
 impl Choice {
     /// What this call found; `None` where it did not look at the queue.
     pub fn of(run: &Run<'_>, before: &Before, limit: usize) -> Option<Self> {
+        // A lock that reads share goes to runs of them: another rule, judged by what the clients see.
+        let is_shared = ["read", "write"].contains(&before.held.mode.as_str());
+        if is_shared || run.call.script.name.starts_with("read_write/") {
+            return None;
+        }
         let (args, said) = (&run.call.args, first_word(run.reply));
         let mut queue = before.queue.clone();
         let ticket = args.get(4).and_then(|text| Ticket::parse(text));

@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use crate::checker::Judge;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::{FAULTS, Fault, Incident};
-use crate::history::Violation;
+use crate::history::{Hold, Violation};
 use crate::liveness::{self, Far};
 use lockwright::internals::mutant;
+use lockwright::{Kind, Mode};
 
 use crate::mix::{Terms, config};
 use crate::mutants::Mutation;
+use crate::phases;
 use crate::world::{ALL_OVER, Recipe, World};
 
 /// What became of a history.
@@ -25,6 +27,9 @@ pub struct Outcome {
     /// The same of fair locks.
     pub fair_grants: u64,
     pub fair_contended: u64,
+    /// Of read/write locks.
+    pub reads: u64,
+    pub writes: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub violations: Vec<Violation>,
     pub trace: Vec<String>,
@@ -118,16 +123,23 @@ impl World {
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
             for lock in 0..self.locks.len() {
                 violations.extend(liveness::held_up(history, lock, end, far));
+                if self.locks[lock].kind == Kind::ReadWrite {
+                    violations.extend(phases::passed_over(history, lock, end, far));
+                }
             }
             let mut faults = BTreeMap::new();
             for incident in &history.incidents {
                 *faults.entry(incident.fault.name()).or_default() += 1;
             }
-            let fair = |lock: usize| self.locks[lock].fair;
+            let kind = |lock: usize| self.locks[lock].kind;
+            let fair = |lock| kind(lock) == Kind::Fair;
+            let shared = |hold: &&Hold, mode| kind(hold.lock) == Kind::ReadWrite && hold.mode == mode;
             let granted = history.waits.iter().filter(|wait| fair(wait.lock) && wait.hold.is_some());
             Outcome {
                 fair_grants: history.holds.iter().filter(|hold| fair(hold.lock)).count() as u64,
                 fair_contended: granted.filter(|wait| wait.contended).count() as u64,
+                reads: history.holds.iter().filter(|hold| shared(hold, Mode::Read)).count() as u64,
+                writes: history.holds.iter().filter(|hold| shared(hold, Mode::Write)).count() as u64,
                 seed,
                 mix: self.mix.name,
                 operations: history.operations,
@@ -162,6 +174,9 @@ pub struct Summary {
     pub contended: u64,
     pub fair_grants: u64,
     pub fair_contended: u64,
+    /// Of read/write locks.
+    pub reads: u64,
+    pub writes: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub violations: u64,
     pub after_loss: u64,
@@ -178,6 +193,8 @@ impl Summary {
         self.contended += outcome.contended;
         self.fair_grants += outcome.fair_grants;
         self.fair_contended += outcome.fair_contended;
+        self.reads += outcome.reads;
+        self.writes += outcome.writes;
         for (&fault, times) in &outcome.faults {
             *self.faults.entry(fault).or_default() += times;
         }
@@ -197,6 +214,8 @@ impl Summary {
         self.contended += other.contended;
         self.fair_grants += other.fair_grants;
         self.fair_contended += other.fair_contended;
+        self.reads += other.reads;
+        self.writes += other.writes;
         for (fault, times) in other.faults {
             *self.faults.entry(fault).or_default() += times;
         }
@@ -220,6 +239,8 @@ impl Summary {
             ("contended grants", self.contended, 12.0),
             ("fair grants", self.fair_grants, 5.0),
             ("contended fair grants", self.fair_contended, 3.0),
+            ("reads", self.reads, 10.0),
+            ("writes", self.writes, 3.0),
         ] {
             found.extend(per_history(total, least).then(|| format!("{what}: {total}")));
         }
@@ -239,10 +260,10 @@ impl Summary {
             let _ = write!(faults, "{}\"{fault}\":{times}", if faults.is_empty() { "" } else { "," });
         }
         let Self { histories, operations, grants, contended, fair_grants, fair_contended, .. } = self;
-        let Self { violations, after_loss, .. } = self;
+        let Self { reads, writes, violations, after_loss, .. } = self;
         format!(
             "{{\"histories\":{histories},\"operations\":{operations},\"grants\":{grants},\
-             \"contended\":{contended},\"fair_grants\":{fair_grants},\"fair_contended\":{fair_contended},\
+             \"contended\":{contended},\"fair_grants\":{fair_grants},\"fair_contended\":{fair_contended},\"reads\":{reads},\"writes\":{writes},\
              \"faults\":{{{faults}}},\"violations\":{violations},\"after_loss\":{after_loss}}}"
         )
     }

@@ -134,6 +134,7 @@ impl Server {
         for pair in self.items(&["HGETALL", lock]).chunks_exact(2) {
             let (field, value) = (text(&pair[0]), text(&pair[1]));
             match field {
+                "mode" => value.clone_into(&mut held.mode),
                 "owner" => value.clone_into(&mut held.owner),
                 "token" => held.token = value.parse().unwrap_or(0),
                 "block" => held.block = value.parse().unwrap_or(0),

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use lockwright::Step::{Granted, Moved};
 use lockwright::internals::clock::Clock;
-use lockwright::{Client, FairLock, Guard, LockError, Owner, Place, ReentrantLock, RunError};
+use lockwright::{Client, FairLock, Guard, Kind, LockError, Mode, Owner, Place, ReentrantLock, RunError};
 
 use crate::dice::Dice;
 use crate::history::{Kept, Scribe};
 use crate::mix::{Mix, Named, Terms};
+use crate::sharing::Grasp;
 
 /// One thing that a task does with a lock.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,17 @@ pub enum Step {
     Reenter,
     /// A place in the queue of a fair lock that is watched, and sometimes given up.
     Place,
+    // What follows is for a read/write lock.
+    Read,
+    Write,
+    /// A write that becomes a read.
+    Lower,
+    /// Write, read, write, by one owner.
+    Nest,
+    /// Read, and read again while inside; and ask to write, which cannot be.
+    ReadTwice,
+    /// Read by what is there, without asking.
+    Peek,
 }
 
 /// What the tasks of all clients share.
@@ -57,6 +69,28 @@ struct Target {
     handle: Handle,
     kept: Kept,
 }
+
+/// What an acquisition is asked with.
+pub struct Asked {
+    pub terms: Terms,
+    pub owner: Option<(u64, Owner)>,
+    pub kept: Kept,
+}
+
+/// The handle that asks so.
+macro_rules! on_terms {
+    ($lock:expr, $asked:expr) => {{
+        let mut lock = $lock.with_lease($asked.terms.lease());
+        if let Terms::MaxHold(limit) = $asked.terms {
+            lock = lock.with_max_hold(Duration::from_millis(limit));
+        }
+        match &$asked.owner {
+            Some((_, owner)) => lock.with_owner(owner),
+            None => lock,
+        }
+    }};
+}
+pub(crate) use on_terms;
 
 enum Handle {
     Reentrant(ReentrantLock),
@@ -92,7 +126,11 @@ impl Worker {
     }
 
     async fn step(&self, step: Step) {
-        let target = self.target(matches!(step, Step::Reenter));
+        let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
+        if self.setting.locks[lock].kind == Kind::ReadWrite {
+            return self.share(lock, step).await;
+        }
+        let target = self.target(lock, matches!(step, Step::Reenter));
         match step {
             Step::Lock => self.take(&target, None).await,
             Step::Try => self.take(&target, Some(Duration::ZERO)).await,
@@ -103,36 +141,30 @@ impl Worker {
             Step::RunOrElse => self.run_or_else(&target).await,
             Step::Reenter => self.reenter(&target).await,
             Step::Place => self.place(&target).await,
+            _ => unreachable!("{step:?} is for a read/write lock"),
         }
     }
 
-    fn target(&self, owned: bool) -> Target {
-        let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
+    /// What the next acquisition is asked with.
+    pub fn asks(&self, mode: Mode, owned: bool) -> Asked {
         let terms = self.terms();
         let owner = (owned || self.dice.percent(self.setting.mix.owned)).then(|| self.owner());
-        macro_rules! on_terms {
-            ($lock:expr) => {{
-                let mut lock = $lock.with_lease(terms.lease());
-                if let Terms::MaxHold(limit) = terms {
-                    lock = lock.with_max_hold(Duration::from_millis(limit));
-                }
-                match &owner {
-                    Some((_, owner)) => lock.with_owner(owner),
-                    None => lock,
-                }
-            }};
-        }
-        let Named { name, fair } = self.setting.locks[lock];
-        let handle = match fair {
-            true => Handle::Fair(on_terms!(self.client.fair_lock(name))),
-            false => Handle::Reentrant(on_terms!(self.client.lock(name))),
-        };
-        let owner = owner.map(|(number, _)| number);
+        let number = owner.as_ref().map(|(number, _)| *number);
         // Who re-enters gets the terms of the first acquisition.
         let alike = owner.is_none() || self.setting.mix.leases.iter().all(|terms| terms.is_endless());
         let endless = alike && terms.is_endless();
         let capped = matches!(terms, Terms::MaxHold(_));
-        Target { lock, handle, kept: Kept { owner, endless, capped } }
+        Asked { terms, owner, kept: Kept { mode, owner: number, endless, capped } }
+    }
+
+    fn target(&self, lock: usize, owned: bool) -> Target {
+        let asked = self.asks(Mode::Exclusive, owned);
+        let Named { name, kind } = self.setting.locks[lock];
+        let handle = match kind {
+            Kind::Fair => Handle::Fair(on_terms!(self.client.fair_lock(name), asked)),
+            _ => Handle::Reentrant(on_terms!(self.client.lock(name), asked)),
+        };
+        Target { lock, handle, kept: asked.kept }
     }
 
     /// A lease that is worth the way to the server.
@@ -166,7 +198,7 @@ impl Worker {
 
     async fn obtain(&self, target: &Target, limit: Option<Duration>) -> Option<(Guard, usize)> {
         self.scribe.operation(|| format!("asks for lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, limit);
+        let wait = self.scribe.asked(target.lock, limit, target.kept);
         let attempt = async {
             match limit {
                 None => with!(&target.handle, lock => lock.lock().await.map(Some)),
@@ -186,16 +218,16 @@ impl Worker {
     }
 
     fn granted(&self, target: &Target, wait: usize, guard: &Guard) -> usize {
-        self.scribe.granted(wait, target.kept, guard.token(), guard.remaining())
+        self.scribe.granted(wait, target.kept, guard.number(), guard.remaining())
     }
 
-    fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
+    pub fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
         self.scribe.ended(wait, line);
         None
     }
 
-    fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
-        self.scribe.failed(error, limited);
+    pub fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
+        self.scribe.failed(wait, error, limited);
         self.without(wait, || format!("failed: {error}"))
     }
 
@@ -210,7 +242,7 @@ impl Worker {
 
     async fn run(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}", target.lock));
-        let wait = self.scribe.asked(target.lock, None);
+        let wait = self.scribe.asked(target.lock, None, target.kept);
         let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
         let ended = with!(&target.handle, lock => self.maybe_cut(lock.run(inside)).await);
         self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
@@ -219,7 +251,7 @@ impl Worker {
     async fn run_for(&self, target: &Target) {
         let limit = self.dice.millis(1, 2_000);
         self.scribe.operation(|| format!("runs under lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, Some(limit));
+        let wait = self.scribe.asked(target.lock, Some(limit), target.kept);
         let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
         let ended = with!(&target.handle, lock => self.maybe_cut(lock.run_for(limit, inside)).await);
         self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
@@ -227,7 +259,7 @@ impl Worker {
 
     async fn run_or_else(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}, or else", target.lock));
-        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO));
+        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO), target.kept);
         let inside = async |guard: &Guard| {
             self.inside(target, wait, guard).await;
             true
@@ -275,7 +307,7 @@ impl Worker {
     async fn place(&self, target: &Target) {
         let Handle::Fair(lock) = &target.handle else { return self.take(target, None).await };
         self.scribe.operation(|| format!("joins the queue of lock {}", target.lock));
-        let wait = self.scribe.asked(target.lock, None);
+        let wait = self.scribe.asked(target.lock, None, target.kept);
         match self.maybe_cut(lock.queue()).await {
             Some(Ok(place)) => self.stand(target, wait, place).await,
             Some(Err(error)) => self.failed(wait, &error, false).unwrap_or_default(),
@@ -307,7 +339,7 @@ impl Worker {
 
     // ---- inside -----------------------------------------------------------------------------------------------
 
-    async fn section(&self, guard: &Guard, hold: usize) {
+    pub async fn section(&self, guard: &impl Grasp, hold: usize) {
         for _ in 0..self.dice.below(3) {
             self.write(guard, hold);
             let longest = if self.dice.percent(4.0) { 12 } else { 1 } * self.setting.section;
@@ -329,21 +361,21 @@ impl Worker {
     }
 
     /// Looks at the guard, and writes whether or not it is held still: the resource must know better.
-    fn write(&self, guard: &Guard, hold: usize) {
+    fn write(&self, guard: &impl Grasp, hold: usize) {
         let left = guard.remaining();
         self.scribe.seen(hold, left);
         self.scribe.write(hold, guard.is_held());
     }
 
-    async fn extend(&self, guard: &Guard) {
+    async fn extend(&self, guard: &impl Grasp) {
         let length = self.dice.millis(200, 4_000);
-        self.scribe.operation(|| format!("extends token {} by {length:?}", guard.token()));
+        self.scribe.operation(|| format!("extends token {} by {length:?}", guard.number()));
         let _ = self.maybe_cut(guard.extend(length)).await;
     }
 
     // ---- ways out ---------------------------------------------------------------------------------------------
 
-    async fn give_back(&self, guard: Guard, hold: usize) {
+    pub async fn give_back(&self, guard: impl Grasp, hold: usize) {
         self.scribe.seen(hold, guard.remaining());
         if self.dice.percent(35.0) {
             self.scribe.released(hold, "drops");
@@ -354,7 +386,7 @@ impl Worker {
     }
 
     /// Runs the future to its end, or, as often as the mix says, only up to a random poll or moment.
-    async fn maybe_cut<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub async fn maybe_cut<F: Future>(&self, future: F) -> Option<F::Output> {
         if !self.dice.percent(self.setting.mix.cancelled) {
             return Some(future.await);
         }
@@ -393,10 +425,10 @@ impl<F: Future> Future for Cut<F> {
 }
 
 /// Records that a section was left, at its end or because its future was dropped.
-struct Left<'a> {
-    scribe: &'a Scribe,
-    hold: usize,
-    how: &'static str,
+pub struct Left<'a> {
+    pub scribe: &'a Scribe,
+    pub hold: usize,
+    pub how: &'static str,
 }
 
 impl Drop for Left<'_> {
