@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use lockwright::internals::scripts::*;
 
 use crate::Samples;
-use crate::measure::{crowd, timed};
+use crate::measure::{crowd, micros, send, timed};
 use crate::rig::{self, Peer, Rig};
 
 pub const MANY: usize = 10_000;
@@ -197,20 +197,25 @@ impl Scene {
         rewrote
     }
 
-    /// A release that hands over, and a newcomer: as many wait as before. Returns the server's time for the release.
-    pub fn turn(&mut self) -> f64 {
-        let call = self.rig.leave_call(self.holder.ticket, None);
-        let (_, micros) = timed(&mut self.rig, &call);
-        self.holder = self.waiters.pop_front().expect("somebody waits");
+    /// Releases that hand over, each with a newcomer behind it: as many wait as before. Returns the server's mean time
+    /// for a release.
+    pub fn turns(&mut self, times: usize) -> f64 {
+        self.rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+        for _ in 0..times {
+            let call = self.rig.leave_call(self.holder.ticket, None);
+            send(&mut self.rig, &call);
+            self.holder = self.waiters.pop_front().expect("somebody waits");
+            let newcomer = self.peers[1].attempt();
+            self.rig.queued(&newcomer);
+            self.waiters.push_back(newcomer);
+        }
+        let micros = micros(&mut self.rig);
         assert_ne!(
             self.rig.get(&self.rig.lock(), &self.holder.ticket.to_string()),
             "",
-            "the first one has it"
+            "each first one had it"
         );
-        let newcomer = self.peers[1].attempt();
-        self.rig.queued(&newcomer);
-        self.waiters.push_back(newcomer);
-        micros
+        micros / times as f64
     }
 }
 

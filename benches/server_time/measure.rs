@@ -5,18 +5,28 @@ use lockwright::internals::scripts::{Attempt, Call, Kind};
 
 use crate::rig::{self, Peer, Rig};
 
-/// A call, sent as clients send it: its reply, and for how many microseconds the server says that it worked for it.
-pub fn timed(rig: &mut Rig, call: &Call) -> (Value, f64) {
+/// Sends a call as clients send it.
+pub fn send(rig: &mut Rig, call: &Call) -> Value {
     let sha = rig.wire.ok(&["SCRIPT", "LOAD", call.script.text]).text();
     let count = call.keys.len().to_string();
     let mut words = vec!["EVALSHA", &sha, &count];
     words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
-    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
-    let reply = rig::value(rig.wire.ok(&words));
+    rig::value(rig.wire.ok(&words))
+}
+
+/// For how many microseconds the server says that it worked for all that was sent so since the last reset.
+pub fn micros(rig: &mut Rig) -> f64 {
     let stats = rig.wire.ok(&["INFO", "commandstats"]).text();
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).expect("it was called");
     let micros = line.split("usec=").nth(1).and_then(|rest| rest.split(',').next()).expect("a time");
-    (reply, micros.parse().expect("a number"))
+    micros.parse().expect("a number")
+}
+
+/// A call's reply, and the server's microseconds for it.
+pub fn timed(rig: &mut Rig, call: &Call) -> (Value, f64) {
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    let reply = send(rig, call);
+    (reply, micros(rig))
 }
 
 pub fn server_micros(rig: &mut Rig, call: &Call) -> f64 {

@@ -59,6 +59,8 @@ pub struct Spans {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// The waiting lanes by their leases. (To ask thousands of lanes whenever a poll is set costs more than the poll.)
+    leases: BTreeSet<(Duration, LaneId)>,
     /// Lanes whose waiters are told when they move forward.
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.

@@ -49,7 +49,7 @@ pub struct LockInfo {
     pub last_token: Option<u64>,
     /// The holds.
     pub holds: Vec<HoldInfo>,
-    /// The waiting tickets, the next first: the first thousand entries of the queue.
+    /// The waiting tickets, the next first: those among the first 256 entries of the queue.
     pub waiting: Vec<WaitInfo>,
     /// How many tickets wait.
     pub waiting_count: u64,

@@ -200,6 +200,28 @@ fn a_ticket_that_missed_its_claim_joins_anew_at_the_tail() {
     assert_ne!(rig.get(&rig.lock(), &third.ticket.to_string()), "");
 }
 
+/// The same where its owner had let it in past the queue.
+#[test]
+fn a_ticket_that_entered_past_the_queue_and_was_lost_joins_anew_at_the_tail() {
+    let mut rig = Rig::new();
+    rig.terms.claim_millis = 50;
+    let (a, b, c) = (rig.client(), rig.client(), rig.client());
+    let (held, outer, first, last) = (a.attempt(), a.attempt_of(owner(1)), b.attempt(), b.attempt());
+    let inner = Attempt { lease_millis: 60, ..c.attempt_of(owner(1)) };
+    rig.granted(&held);
+    for attempt in [&outer, &first, &inner, &last] {
+        rig.queued(attempt);
+    }
+    rig.leave(&held);
+    assert!(matches!(rig.poll(&inner), AcquireReply::Granted(_)), "its owner has the lock");
+    rig.leave(&outer);
+    rig.pass(100);
+    assert!(matches!(rig.poll(&first), AcquireReply::Granted(_)), "the owner's holds have ended");
+    assert!(matches!(rig.poll(&inner), AcquireReply::Queued(Queued { new: true, .. })));
+    rig.leave(&first);
+    assert_ne!(rig.get(&rig.lock(), &last.ticket.to_string()), "", "it had come before");
+}
+
 /// A held lock with a queue of `living` tickets, and dead entries in front of the last hundred of them.
 fn with_dead(rig: &mut Rig, living: usize, dead: usize) -> Vec<String> {
     let holder = rig.client().attempt();

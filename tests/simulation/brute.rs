@@ -154,7 +154,8 @@ fn choice(dice: &Dice) -> Choice {
     if let Some(client) = own.and_then(|own| queue.clients.get_mut(&own.client)) {
         client.deadline = u64::MAX;
     }
-    Choice { queue, own, counted: dice.percent(70.0), limit: dice.within(1, 6) as usize }
+    let (joins, counted) = (dice.percent(40.0), dice.percent(70.0));
+    Choice { queue, own, joins, counted, limit: dice.within(1, 6) as usize }
 }
 
 /// The walk from the head, entry by entry, as the scripts' rules tell it. `Err` where it stops at the limit.
@@ -181,7 +182,7 @@ fn grants_in_the_order_of_the_queue() {
     let (mut right, mut wrong) = (0, 0);
     for _ in 0..ROUNDS {
         let choice = choice(&dice);
-        let queued = choice.own.filter(|own| choice.queue.entries.contains_key(own));
+        let queued = choice.own.filter(|own| choice.joins || choice.queue.entries.contains_key(own));
         let first = walk(&choice).unwrap_or(queued);
         assert_eq!(choice.judge(first), None, "{choice:?}: {first:?}");
         right += 1;

@@ -9,7 +9,7 @@ use crate::audit::Run;
 use crate::client::Life;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::Fault;
-use crate::order::Before;
+use crate::order::{self, Before, Queue};
 use crate::server::Posted;
 use crate::wire::Request;
 use crate::world::{Event, Travelling, World};
@@ -141,12 +141,15 @@ impl World {
         if call.script.name == "common/renew" {
             return Before::default();
         }
-        let lock = &call.keys[0];
+        let (lock, held) = (&call.keys[0], self.server.held(&call.keys[0]));
+        if !order::may_choose(call, &held, self.now) {
+            return Before { held, queue: Queue::default() };
+        }
         let subscribed = |id| {
             let client = self.processes.iter().position(|process| process.id == id);
             client.is_some_and(|client| self.server.is_subscribed(client))
         };
-        Before { held: self.server.held(lock), queue: self.server.queue(lock, subscribed) }
+        Before { held, queue: self.server.queue(lock, subscribed) }
     }
 
     fn audit_run(&mut self, travelling: &Travelling, reply: &Value, before: &Before) {

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockwright::internals::backend::Value;
+use lockwright::internals::scripts::Call;
 use lockwright::internals::ticket::{ClientId, Ticket};
 
 use crate::audit::{Finding, Held, Run};
+use crate::dice::Nanos;
 use crate::mix::config;
 
 /// How many entries of the queue one call looks at.
@@ -63,8 +65,10 @@ impl Queue {
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub queue: Queue,
-    /// The ticket that its reply can reach.
+    /// The ticket that its reply can reach, and whether it counts as queued, at the tail, though it had not been:
+    /// the next ticket of a release does.
     pub own: Option<Ticket>,
+    pub joins: bool,
     /// Whether the number that `PUBLISH` returns is trusted.
     pub counted: bool,
     pub limit: usize,
@@ -81,7 +85,8 @@ impl Choice {
         let (args, said) = (&run.call.args, first_word(run.reply));
         let mut queue = before.queue.clone();
         let ticket = args.get(4).and_then(|text| Ticket::parse(text));
-        let (own, deaf) = match run.call.script.name.rsplit('/').next()? {
+        let operation = run.call.script.name.rsplit('/').next()?;
+        let (own, deaf) = match operation {
             "acquire" if said != "stale" => (ticket, args.get(11)),
             "leave" => {
                 queue.entries.remove(&ticket?);
@@ -96,7 +101,8 @@ impl Choice {
         {
             (client.deadline, client.deaf) = (u64::MAX, deaf == "1");
         }
-        Some(Self { queue, own, counted: args.get(3).is_some_and(|counted| counted == "1"), limit })
+        let counted = args.get(3).is_some_and(|counted| counted == "1");
+        Some(Self { queue, own, joins: operation == "leave", counted, limit })
     }
 
     /// What is wrong with the lock's having gone to this ticket, or to nobody.
@@ -107,7 +113,8 @@ impl Choice {
         let last = granted.map_or(u64::MAX, number);
         // Where a call stops at its limit its own ticket has the lock, if it was queued, or nobody has it, whoever
         // waits further on.
-        let stops = granted.is_none_or(|ticket| own(ticket) && self.queue.entries.contains_key(&ticket));
+        let is_queued = |ticket| self.joins || self.queue.entries.contains_key(&ticket);
+        let stops = granted.is_none_or(|ticket| own(ticket) && is_queued(ticket));
         let passed = |&(ticket, entry): &(Ticket, Entry)| {
             let in_reach = looked_at.contains(&ticket) || own(ticket) || !stops;
             entry.sequence < last && in_reach && self.can_have_it(ticket, entry)
@@ -127,6 +134,16 @@ impl Choice {
         // Where one of the two keys was lost alone everybody registers anew.
         let is_there = self.queue.list.contains(&ticket);
         is_there && client.deadline > self.queue.now && (heard || self.own == Some(ticket))
+    }
+}
+
+/// Whether a call may give the lock to somebody: it is free, or the call frees it.
+pub fn may_choose(call: &Call, held: &Held, now: Nanos) -> bool {
+    let leaves = |ticket: Ticket| held.holds.iter().any(|&(holder, _)| holder == ticket);
+    match call.script.name.rsplit('/').next() {
+        Some("force_release") => true,
+        Some("leave") if call.args.get(4).and_then(|text| Ticket::parse(text)).is_some_and(leaves) => true,
+        _ => held.holds.iter().all(|&(_, ends)| ends <= now),
     }
 }
 

@@ -28,7 +28,7 @@ impl State {
         seen.is_none_or(|seen| ahead < seen).then_some(Stepped::At(ahead))
     }
 
-    /// The server has said where a ticket stands: all places of its lock may have moved forward.
+    /// The server has said where a ticket stands. Where it is the eldest, all places of its lock may have moved forward.
     pub fn placed(&mut self, id: LaneId, place: QueuePlace, out: &mut Outbox) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let name = lane.request.lock.clone();
@@ -38,10 +38,12 @@ impl State {
         let Some(lock) = self.locks.get_mut(&name) else { return };
         // What is known of a later ticket says nothing of an earlier one: those between may have left.
         lock.last_sequence = lock.last_sequence.max(place.sequence);
-        if lock.waiting.first().is_some_and(|&(_, eldest)| eldest == id) {
+        let moves_all = lock.waiting.first().is_some_and(|&(_, eldest)| eldest == id);
+        if moves_all {
             lock.front = Some(QueuePlace { up_to: lock.last_sequence, ..place });
         }
-        for id in &lock.watched {
+        let all = lock.watched.iter().filter(|_| moves_all);
+        for id in all.chain(lock.watched.get(&id).filter(|_| !moves_all)) {
             let waiters = self.lanes.get_mut(id).into_iter().flat_map(|lane| lane.waiters.values_mut());
             out.wakers.extend(waiters.filter_map(|waiter| waiter.waker.take()));
         }

@@ -35,9 +35,8 @@ impl State {
 
     /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
     fn smallest_claim(&self, id: LaneId) -> Duration {
-        let lanes = self.locks[&self.lanes[&id].request.lock].lanes.iter().map(|id| &self.lanes[id]);
-        let waiting = lanes.filter(|lane| matches!(lane.phase, Phase::Waiting(_)));
-        waiting.map(|lane| lane.request.lease.length()).fold(self.spans.claim, Duration::min)
+        let shortest = self.locks[&self.lanes[&id].request.lock].leases.first();
+        shortest.map_or(self.spans.claim, |&(lease, _)| lease.min(self.spans.claim))
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.

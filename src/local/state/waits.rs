@@ -131,8 +131,9 @@ impl State {
     pub(super) fn begin_waiting(&mut self, id: LaneId) {
         let lane = &self.lanes[&id];
         self.by_ticket.insert(lane.ticket().number, id);
+        let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
+        lock.leases.insert((lane.request.lease.length(), id));
         if !lane.polls_itself() {
-            let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
             lock.waiting.insert((lane.ticket().number, id));
         }
     }
@@ -143,6 +144,7 @@ impl State {
         let lane = &self.lanes[&id];
         let place = (lane.ticket().number, id);
         let Some(lock) = self.locks.get_mut(&lane.request.lock) else { return };
+        lock.leases.remove(&(lane.request.lease.length(), id));
         let was_eldest = lock.waiting.first() == Some(&place);
         lock.waiting.remove(&place);
         if let Some(&(_, eldest)) = lock.waiting.first().filter(|_| was_eldest) {
