@@ -42,7 +42,7 @@ use crate::watchdog::Renewing;
 pub use lane::{HoldRef, LockRef, Request};
 use outbox::{Outbox, Report};
 use state::State;
-pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
+pub use state::{Entered, Outcome, Spans, Standing, Stepped, WaiterRef};
 pub use tether::{Downgraded, Tether};
 
 /// The books of one client, and what it needs to act on them.
@@ -149,8 +149,8 @@ impl Local {
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
-    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+    /// As [`poll`](Self::poll), and completes too when fewer than were `seen` stand before it, or the place is lost.
+    pub fn step(&self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Poll<Stepped> {
         let mut waker = Some(waker.clone());
         let stepped = lock(&self.state).step(wait, seen, &mut waker);
         stepped.map_or(Poll::Pending, Poll::Ready)

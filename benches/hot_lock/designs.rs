@@ -15,7 +15,7 @@ use lockwright::internals::ticket::ClientId;
 use lockwright::{Client, FairLock, Guard, LockError, ReentrantLock, Step};
 use tokio::sync::Semaphore;
 
-use crate::worker::monotonic;
+use crate::support::monotonic;
 
 const LEASE_MS: &str = "30000";
 

@@ -40,7 +40,7 @@ use crate::ticket::{Ticket, Tickets};
 
 pub use connection::Sample;
 pub use downgrades::{Begun, Downgrading};
-pub use places::Stepped;
+pub use places::{Standing, Stepped};
 pub use releases::Released;
 pub use waits::{Entered, Outcome, WaiterRef};
 
@@ -68,6 +68,8 @@ struct Lock {
     /// When the hold that is waited for ends, as far as is known.
     ends: Moment,
     last_sequence: u64,
+    /// How often the server had lost this client's places.
+    losses: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }

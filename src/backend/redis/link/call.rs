@@ -51,9 +51,7 @@ impl Sending<'_> {
     async fn told(&self) -> Sent {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
-            Ok(Value::Bulk(hash)) => {
-                self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await
-            }
+            Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
             Err(Failure::Server(error)) => (sent, Err(Failure::Server(error))),

@@ -108,9 +108,7 @@ impl Fresh<'_> {
     /// Shows our name in `CLIENT LIST`. Where that is denied, all else still works.
     pub async fn name(&self, config: &Config) {
         let Some(name) = &config.client_name else { return };
-        if let Err(Failure::Server(error)) =
-            self.ask("CLIENT", ["SETNAME", name].into()).await
-        {
+        if let Err(Failure::Server(error)) = self.ask("CLIENT", ["SETNAME", name].into()).await {
             tracing::warn!(error = error.text, "the server does not take the client name");
         }
     }
