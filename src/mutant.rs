@@ -1,5 +1,7 @@
-//! Faults that the simulation puts into this client on purpose, to prove that it would find them. Nothing outside
-//! this repository's own tests can switch one on.
+//! Faults that the simulation and the models of tests/loom put into this client on purpose, to prove that they would
+//! find them. Nothing outside this repository's own tests can switch one on.
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A rule that is broken while its mutant is active, numbered as the tests name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +22,20 @@ pub enum Mutant {
     NoPollAfterGap,
     /// 13: the clock sample of one server is used for the next.
     SampleKept,
+
+    // What must be one critical section is two:
+    /// the look at what is due, and the note of when the watchdog looks next;
+    ArmedApart,
+    /// an event, and the sending of what it leaves to be sent;
+    SentApart,
+    /// the look for a loss, and a renewal's new validity;
+    TrustedApart,
+    /// the look for a wait's outcome, and the registration of its waker;
+    RegisteredApart,
+    /// the look for a loss, and the registration of a watcher's waker;
+    WatchedApart,
+    /// the look for what a dropped wait was given, and its end.
+    AbandonedApart,
 }
 
 #[cfg(lockwright_internals)]
@@ -37,6 +53,16 @@ pub fn is(mutant: Mutant) -> bool {
         let _ = mutant;
         false
     }
+}
+
+/// `section` itself; a second section of the same mutex, where `mutant` ends the first one in the middle.
+#[inline]
+pub fn apart<'a, T>(mutex: &'a Mutex<T>, section: MutexGuard<'a, T>, mutant: Mutant) -> MutexGuard<'a, T> {
+    if !is(mutant) {
+        return section;
+    }
+    drop(section);
+    lock(mutex)
 }
 
 /// Makes `mutant` the active one of this thread.

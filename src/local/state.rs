@@ -37,7 +37,7 @@ use crate::ticket::{Ticket, Tickets};
 pub use connection::Sample;
 pub use places::Stepped;
 pub use releases::Released;
-pub use waits::{Entered, Outcome, WaiterRef};
+pub use waits::{Entered, GaveUp, Outcome, WaiterRef};
 
 /// The spans that the rules need.
 #[derive(Clone, Debug)]

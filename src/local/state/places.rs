@@ -1,7 +1,5 @@
 //! Where waiters stand in the queue.
 
-use std::task::Waker;
-
 use super::State;
 use super::waits::{Outcome, WaiterRef};
 use crate::local::lane::{Lane, LaneId, Phase, QueuePlace, Waiting};
@@ -16,9 +14,9 @@ pub enum Stepped {
 }
 
 impl State {
-    /// The outcome of a wait, or a position in front of `seen`; else as [`poll`](Self::poll).
-    pub fn step(&mut self, wait: WaiterRef, seen: Option<u64>, waker: &mut Option<Waker>) -> Option<Stepped> {
-        if let Some(outcome) = self.poll(wait, waker) {
+    /// The outcome of a wait, or a position in front of `seen`, once it is there.
+    pub fn step(&mut self, wait: WaiterRef, seen: Option<u64>) -> Option<Stepped> {
+        if let Some(outcome) = self.take_outcome(wait) {
             return Some(Stepped::Settled(outcome));
         }
         let lane = self.lanes.get(&wait.lane)?;
