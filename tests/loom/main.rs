@@ -19,8 +19,8 @@ fn check(broken: Option<Mutant>, model: impl Fn() + Send + Sync + 'static) {
     // loom's threads are coroutines of this one, so it is active in all of them.
     mutant::activate(broken);
     let mut builder = loom::model::Builder::new();
-    // How often a thread may be taken off in the middle: what more of it finds has not been seen, and takes hours.
-    builder.preemption_bound = Some(3);
+    // How often a thread is taken off in the middle of its steps; LOOM_MAX_PREEMPTIONS for more.
+    builder.preemption_bound = builder.preemption_bound.or(Some(4));
     builder.check(model);
 }
 
