@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use figures::{Figures, Section};
+use figures::{Figures, Order, Section};
 use support::server::Server;
-use support::{bare, floor_call, has_flag, median, quantile};
+use support::{bare, floor_call, has_flag, median, monotonic, quantile};
 
 /// Each run lasts this long; its first second is not counted.
 const RUN: Duration = Duration::from_secs(6);
@@ -50,6 +50,9 @@ fn main() {
     if let Some(at) = args.iter().position(|arg| arg == "--worker") {
         return worker::run(&args[at + 1..]);
     }
+    if has_flag("--order") {
+        return order();
+    }
     let only = |cell: &Cell| !has_flag("--hottest") || (cell.processes, cell.section_us) == (4, 0);
     let rounds = if has_flag("--once") { 1 } else { ROUNDS };
     if !has_flag("--json") {
@@ -75,6 +78,9 @@ fn main() {
             println!("{}", figures.line(design, cell.processes, cell.tasks, cell.rtt_ms, cell.section_us));
         }
     }
+    if !has_flag("--hottest") {
+        order();
+    }
 }
 
 /// One task's bare pairs a second, and the median of its round trips in milliseconds, on the same way to the server.
@@ -94,9 +100,28 @@ fn floor(url: &str) -> (f64, f64) {
     })
 }
 
+/// How strictly the fair lock keeps the order, over so many hand-overs between eight processes.
+fn order() {
+    const HAND_OVERS: u64 = 100_000;
+    let cell = Cell { processes: 8, tasks: 4, rtt_ms: 0, section_us: 0 };
+    let server = Server::start();
+    let mut order = Order::default();
+    while order.hand_overs < HAND_OVERS {
+        order.add(Order::of(sections(&server, &server.url(), "places", cell).0));
+    }
+    println!("{}", order.line(cell.processes, cell.tasks));
+}
+
 fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
+    let (sections, begin, calls) = sections(server, url, design, cell);
+    let tasks = cell.processes * cell.tasks;
+    Figures::of(sections, tasks, begin + 1_000_000_000, RUN - Duration::from_secs(1), calls)
+}
+
+/// The sections of a run, when it began, and the script calls after its first second.
+fn sections(server: &Server, url: &str, design: &str, cell: Cell) -> (Vec<Section>, u64, u64) {
     let folder = tempfile::tempdir().expect("a folder for the records");
-    let begin = worker::monotonic() + 1_000_000_000;
+    let begin = monotonic() + 1_000_000_000;
     let program = std::env::current_exe().expect("this program");
     let children: Vec<_> = (0..cell.processes)
         .map(|process| {
@@ -110,10 +135,10 @@ fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
         })
         .collect();
     // Counted from the end of the first second, as everything else.
-    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - worker::monotonic()));
-    let before = script_calls(server);
+    std::thread::sleep(Duration::from_nanos(begin + 1_000_000_000 - monotonic()));
+    let before = server.script_calls();
     std::thread::sleep(RUN - Duration::from_secs(1));
-    let calls = script_calls(server) - before;
+    let calls = server.script_calls() - before;
     for mut child in children {
         assert!(child.wait().expect("the worker ends").success(), "a worker failed");
     }
@@ -122,12 +147,5 @@ fn run(server: &Server, url: &str, design: &str, cell: Cell) -> Figures {
         let bytes = std::fs::read(folder.path().join(process.to_string())).expect("the worker's record");
         sections.extend(bytes.chunks_exact(Section::BYTES).map(|bytes| Section::read(process, bytes)));
     }
-    let tasks = cell.processes * cell.tasks;
-    Figures::of(sections, tasks, begin + 1_000_000_000, RUN - Duration::from_secs(1), calls)
-}
-
-fn script_calls(server: &Server) -> u64 {
-    let stats = server.connection().ok(&["INFO", "commandstats"]).text();
-    let calls = stats.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
+    (sections, begin, calls)
 }

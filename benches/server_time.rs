@@ -2,21 +2,41 @@
 //!
 //! `cargo bench --bench server_time`
 //!
-//! Each figure is the server's own (`INFO commandstats`, the time of `EVALSHA`), the median of rounds of the mean.
+//! Each figure is the server's own (`INFO commandstats`, the time of `EVALSHA`), the median of rounds of the mean; of the
+//! read/write lock the least.
 #![allow(clippy::disallowed_methods, missing_docs, dead_code, reason = "a bench measures real time")]
 
+#[path = "server_time/measure.rs"]
+mod measure;
 #[path = "../tests/protocol/rig.rs"]
 mod rig;
+#[path = "server_time/shared.rs"]
+mod shared;
 mod support;
 
 use lockwright::internals::scripts::*;
-use rig::{Peer, Rig};
+use measure::{crowd, server_micros};
+use rig::Rig;
 use support::median;
 
 const ROUNDS: usize = 5;
 const TIMES: usize = 200;
 
 fn main() {
+    print_shared();
+    print_exclusive();
+}
+
+fn print_shared() {
+    println!("{:48}{:>10}{:>12}", "operation", "readers", "server us");
+    for readers in [1, 100, 1_000] {
+        for (name, measure) in shared::OPERATIONS {
+            println!("{name:48}{readers:>10}{:>12.0}", measure(readers));
+        }
+    }
+}
+
+fn print_exclusive() {
     println!("{:44}{:>10}{:>12}", "operation", "waiting", "server us");
     for waiting in [0, 10, 100, 1_000, 10_000] {
         for (name, measure) in OPERATIONS {
@@ -63,31 +83,6 @@ fn measured<S>(
     median(rounds)
 }
 
-/// What the server says that it worked for one call, sent as clients send it.
-fn server_micros(rig: &mut Rig, call: &Call) -> f64 {
-    let sha = rig.wire.ok(&["SCRIPT", "LOAD", call.script.text]).text();
-    let count = call.keys.len().to_string();
-    let mut words = vec!["EVALSHA", &sha, &count];
-    words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
-    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
-    rig.wire.ok(&words);
-    let stats = rig.wire.ok(&["INFO", "commandstats"]).text();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).expect("it was called");
-    let micros = line.split("usec=").nth(1).and_then(|rest| rest.split(',').next()).expect("a time");
-    micros.parse().expect("a number")
-}
-
-/// A lock that is held, with so many waiting tickets of a few clients.
-fn crowd(waiting: usize) -> (Rig, Vec<Peer>, Attempt, Vec<Attempt>) {
-    let mut rig = Rig::new();
-    let peers: Vec<Peer> = (0..8).map(|_| rig.client()).collect();
-    let holder = peers[0].attempt();
-    rig.granted(&holder);
-    let waiters: Vec<Attempt> = (0..waiting).map(|at| peers[1 + at % 7].attempt()).collect();
-    waiters.iter().for_each(|attempt| drop(rig.queued(attempt)));
-    (rig, peers, holder, waiters)
-}
-
 fn acquire_free() -> f64 {
     let mut rig = Rig::new();
     let peer = rig.client();
@@ -114,13 +109,13 @@ fn leave_free() -> f64 {
 }
 
 fn busy(waiting: usize) -> f64 {
-    let (mut rig, peers, _holder, _waiters) = crowd(waiting);
+    let (mut rig, peers, _holder, _waiters) = crowd(Kind::Reentrant, waiting);
     let make = |rig: &mut Rig, (): &mut ()| rig.acquire_call(&peers[1].attempt(), Wait::No);
     measured(&mut rig, TIMES, &mut (), make, |_, ()| {})
 }
 
 fn poll(waiting: usize) -> f64 {
-    let (mut rig, _peers, _holder, waiters) = crowd(waiting);
+    let (mut rig, _peers, _holder, waiters) = crowd(Kind::Reentrant, waiting);
     let last = &waiters[waiting - 1];
     let make = |rig: &mut Rig, (): &mut ()| rig.acquire_call(last, Wait::Poll);
     measured(&mut rig, TIMES, &mut (), make, |_, ()| {})
@@ -128,7 +123,7 @@ fn poll(waiting: usize) -> f64 {
 
 /// Each leaving hands the lock to the head of the queue, and a new ticket joins at its tail: the length stays.
 fn hand_over(waiting: usize) -> f64 {
-    let (mut rig, peers, holder, waiters) = crowd(waiting);
+    let (mut rig, peers, holder, waiters) = crowd(Kind::Reentrant, waiting);
     let mut state = (std::collections::VecDeque::from(waiters), holder.ticket);
     let make = |rig: &mut Rig, state: &mut (std::collections::VecDeque<Attempt>, _)| {
         let call = rig.leave_call(state.1, None);

@@ -5,7 +5,9 @@
 //! array.
 
 use lockwright::internals::backend::Value;
-use lockwright::internals::scripts::{AcquireReply, ForceReleaseReply, InspectReply, LeaveReply, RenewReply};
+use lockwright::internals::scripts::{
+    AcquireReply, DowngradeReply, ForceReleaseReply, InspectReply, LeaveReply, RenewReply,
+};
 
 /// No reply of a server has more levels, and the tests' own stack is not the subject.
 const DEEPEST: usize = 16;
@@ -52,6 +54,7 @@ pub fn decode_all(value: &Value) -> usize {
         RenewReply::decode(value).is_ok(),
         ForceReleaseReply::decode(value).is_ok(),
         InspectReply::decode(value).is_ok(),
+        DowngradeReply::decode(value).is_ok(),
     ];
     taken.into_iter().filter(|&taken| taken).count()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::Moment;
 use crate::error::LockError;
-use crate::guard::Guard;
+use crate::guard::Grip;
 use crate::local::{Entered, GaveUp, Outcome, Request, Tether, WaiterRef};
 
 /// Waits for the lock until `deadline`. `Ok(None)` says that others held it.
@@ -17,9 +17,9 @@ pub async fn acquire(
     tether: Arc<Tether>,
     request: Request,
     deadline: Moment,
-) -> Result<Option<Guard>, LockError> {
+) -> Result<Option<Grip>, LockError> {
     let waiter = match tether.local().enter(request) {
-        Entered::Now(outcome) => return guard(tether, outcome),
+        Entered::Now(outcome) => return grip(tether, outcome),
         Entered::Wait(waiter) => waiter,
     };
     // Armed before the first await: a future that is dropped at any point leaves nothing behind.
@@ -38,11 +38,11 @@ pub async fn acquire(
         }
     };
     wait.waiter = None;
-    guard(tether, outcome)
+    grip(tether, outcome)
 }
 
-fn guard(tether: Arc<Tether>, outcome: Outcome) -> Result<Option<Guard>, LockError> {
-    outcome.map(|held| held.map(|held| Guard::new(tether, held)))
+fn grip(tether: Arc<Tether>, outcome: Outcome) -> Result<Option<Grip>, LockError> {
+    outcome.map(|held| held.map(|held| Grip::new(tether, held)))
 }
 
 /// Gives the place back when the waiting future is dropped.

@@ -21,6 +21,8 @@ pub struct Config {
     pub command_timeout: Duration,
     /// How long an operation waits for a server that does not answer.
     pub unavailable_after: Duration,
+    /// How long a cached read is kept without readers.
+    pub cache_idle: Duration,
     /// What `CLIENT LIST` shows.
     pub client_name: Option<String>,
     /// What is stored beside this client's holds, for people who inspect them.
@@ -36,6 +38,7 @@ impl Default for Config {
             client_deadline: Duration::from_secs(10),
             command_timeout: Duration::from_secs(1),
             unavailable_after: Duration::from_secs(10),
+            cache_idle: Duration::from_secs(60),
             client_name: None,
             label: None,
         }

@@ -189,6 +189,9 @@ operation_error! {
             /// The key.
             key: String,
         },
+        /// The owner reads a read/write lock and asks to write it: it would wait for itself.
+        #[error("the owner reads this lock, and would wait for itself to write it")]
+        WouldDeadlock,
     }
 }
 
@@ -241,6 +244,19 @@ operation_error! {
             left: Duration,
         },
     }
+}
+
+/// Why a write did not become a read. Nothing is held then, neither the write nor a read: what may be left at the server
+/// is given back in the background.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum DowngradeError {
+    /// The write was lost before: somebody else may have written meanwhile.
+    #[error("the lock was lost before the write became a read, and is not held: {0}")]
+    Lost(LossReason),
+    /// The server could not be asked, or refused.
+    #[error("the write did not become a read, and the lock is not held: {0}")]
+    Failed(LockError),
 }
 
 operation_error! {

@@ -1,5 +1,7 @@
 //! The one hold: what a user has of a lock that is granted.
 
+mod methods;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -8,11 +10,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::acquire::acquire;
 use crate::clock::Moment;
-use crate::error::{ExtendError, LossReason, UnlockError};
-use crate::local::{HoldRef, Tether};
+use crate::error::{DowngradeError, ExtendError, LockError, LossReason, UnlockError};
+use crate::local::{Downgraded, HoldRef, Tether};
 use crate::mutant::{self, Mutant};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+pub(crate) use methods::guard_methods;
 
 /// What a guard and its client's books know of one hold.
 ///
@@ -123,6 +128,103 @@ impl fmt::Debug for Hold {
     }
 }
 
+/// What every guard has of its hold, and gives back when it is dropped.
+#[must_use = "a hold that is dropped at once is given back at once"]
+pub struct Grip {
+    tether: Arc<Tether>,
+    held: Arc<HoldRef>,
+    released: bool,
+}
+
+impl Grip {
+    pub fn new(tether: Arc<Tether>, held: Arc<HoldRef>) -> Self {
+        Self { tether, held, released: false }
+    }
+
+    pub fn held(&self) -> &Arc<HoldRef> {
+        &self.held
+    }
+
+    pub fn token(&self) -> u64 {
+        self.held.hold.token()
+    }
+
+    pub fn remaining(&self) -> Duration {
+        self.held.hold.remaining(self.tether.now())
+    }
+
+    pub fn renewal(&self) -> Renewal {
+        if self.held.hold.failing.load(Ordering::Acquire) {
+            Renewal::Failing { left: self.remaining() }
+        } else {
+            Renewal::Fresh
+        }
+    }
+
+    pub fn lost(&self) -> Lost {
+        Lost { held: self.held.clone(), watcher: None }
+    }
+
+    pub fn extend(&self, length: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
+        let (tether, held) = (self.tether.clone(), self.held.clone());
+        async move { tether.extend(&held, length).await }
+    }
+
+    pub async fn unlock(mut self) -> Result<(), UnlockError> {
+        self.released = true;
+        let tether = self.tether.clone();
+        tether.unlock(&self.held).await
+    }
+
+    /// Goes on as a read, or holds nothing any more.
+    pub async fn downgrade(mut self) -> Result<Self, DowngradeError> {
+        let tether = self.tether.clone();
+        match tether.downgrade(&self.held) {
+            Ok(Downgraded::Sent(answer)) => {
+                self.released = true;
+                answer.await.unwrap_or(Err(DowngradeError::Failed(LockError::Closed)))
+            }
+            // Cancelled or not, this guard's share of the write ends here.
+            Ok(Downgraded::Within(request)) => {
+                let read = acquire(tether, request, Moment::NEVER).await.map_err(DowngradeError::Failed)?;
+                read.ok_or(DowngradeError::Failed(LockError::Closed))
+            }
+            Err(reason) => {
+                self.released = true;
+                Err(DowngradeError::Lost(reason))
+            }
+        }
+    }
+
+    pub fn describe(&self, name: &str, number: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field(number, &self.token())
+            .field("held", &!self.remaining().is_zero())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Grip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe("Grip", "token", f)
+    }
+}
+
+impl Drop for Grip {
+    fn drop(&mut self) {
+        if !self.released {
+            self.tether.release(&self.held);
+        }
+    }
+}
+
+/// A guard: what is made of a grip.
+pub trait Gripped: Sized {
+    fn of(grip: Grip) -> Self;
+    fn grip(&self) -> &Grip;
+    fn into_grip(self) -> Grip;
+}
+
 /// A lock that is held. Dropping it releases the lock in the background.
 ///
 /// The hold is renewed in the background for as long as the guard lives (unless its lease is
@@ -148,17 +250,11 @@ impl fmt::Debug for Hold {
 /// # Ok(()) }
 /// ```
 #[must_use = "a guard that is dropped at once releases the lock at once"]
-pub struct Guard {
-    tether: Arc<Tether>,
-    held: HoldRef,
-    released: bool,
-}
+pub struct Guard(Grip);
+
+guard_methods!(Guard, "lock(\"a\")", "lock()");
 
 impl Guard {
-    pub(crate) fn new(tether: Arc<Tether>, held: HoldRef) -> Self {
-        Self { tether, held, released: false }
-    }
-
     /// The fencing token of this hold: strictly larger with each new grant of this lock, and the same again where
     /// an owner re-enters.
     ///
@@ -178,159 +274,13 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn token(&self) -> u64 {
-        self.held.hold.token()
-    }
-
-    /// Whether this hold can be trusted at this moment, by the local clock, which also runs while the host sleeps.
-    /// Sends nothing.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// if guard.is_held() {
-    ///     // Now it is. Whatever must be true when it arrives elsewhere goes with the token.
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// For how long this hold can be trusted if no further renewal succeeds; zero once it is lost. Shorter than the
-    /// lease at the server: it counts from the sending of the last renewal, less 1 % and 10 ms.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// use std::time::Duration;
-    ///
-    /// // The default lease of 30 s, less the margin.
-    /// assert!(guard.remaining() < Duration::from_secs(30) && guard.remaining() > Duration::from_secs(29));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.held.hold.remaining(self.tether.now())
-    }
-
-    /// How the renewals of this hold fare.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// use lockwright::Renewal;
-    ///
-    /// if let Renewal::Failing { left } = guard.renewal() {
-    ///     eprintln!("the server does not answer; the lock is lost in {left:?}");
-    /// }
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn renewal(&self) -> Renewal {
-        if self.held.hold.failing.load(Ordering::Acquire) {
-            Renewal::Failing { left: self.remaining() }
-        } else {
-            Renewal::Fresh
-        }
-    }
-
-    /// A future that resolves when this hold is lost, and never if it is released first. (The guards of an owner that has
-    /// re-entered share one hold: it is released with the last of them.) It is owned and can be
-    /// cloned and sent to other tasks; it does not keep the lock.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: it only watches.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// let lost = guard.lost();
-    /// let watcher = tokio::spawn(async move { println!("lost: {}", lost.await) });
-    /// guard.unlock().await?;
-    /// watcher.abort();
-    /// # Ok(()) }
-    /// ```
-    pub fn lost(&self) -> Lost {
-        Lost { hold: self.held.hold.clone(), watcher: None }
-    }
-
-    /// Makes the hold last at least `length` from now, never shorter than it does already. Later renewals do not
-    /// shorten it either. A fixed lease then ends `length` after this call, if that is later than its end.
-    ///
-    /// # Errors
-    /// [`ExtendError::Lost`] where the hold is gone; [`ExtendError::InvalidLease`] unless `length` is from 100 ms
-    /// to 24 h; [`ExtendError::MaxHold`] where `with_max_hold` ends the guard sooner; otherwise the server could
-    /// not be asked, and the hold may or may not have been made longer: the guard counts on the shorter.
-    ///
-    /// # Cancel safety
-    /// Once polled, the request is carried through.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// use std::time::Duration;
-    ///
-    /// guard.extend(Duration::from_secs(120)).await?;
-    /// assert!(guard.remaining() > Duration::from_secs(100));
-    /// # Ok(()) }
-    /// ```
-    pub fn extend(&self, length: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
-        let (tether, held) = (self.tether.clone(), self.held.clone());
-        async move { tether.extend(&held, length).await }
-    }
-
-    /// Releases the lock and waits until the server has answered; where the hold is passed on inside the process,
-    /// or re-entered by an outer call, nothing needs to be sent and it returns at once.
-    ///
-    /// # Errors
-    /// [`UnlockError::Lost`] where the hold was lost before. [`UnlockError::Unanswered`] where no answer came
-    /// within `unavailable_after`: the release goes on in the background, and at the latest the lease ends the hold.
-    ///
-    /// # Cancel safety
-    /// The lock is released in the background however early the future is dropped.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = lockwright::Client::embedded();
-    /// # let lock = client.lock("a");
-    /// # let guard = lock.lock().await?;
-    /// guard.unlock().await?;
-    /// // Whoever asks now, in whatever process, finds it free.
-    /// assert!(lock.try_lock().await?.is_some());
-    /// # Ok(()) }
-    /// ```
-    pub async fn unlock(mut self) -> Result<(), UnlockError> {
-        self.released = true;
-        let tether = self.tether.clone();
-        tether.unlock(&self.held).await
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if !self.released {
-            self.tether.release(&self.held);
-        }
+        self.0.token()
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("token", &self.token())
-            .field("held", &self.is_held())
-            .finish_non_exhaustive()
+        self.0.describe("Guard", "token", f)
     }
 }
 
@@ -371,7 +321,7 @@ pub enum Renewal {
 /// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Lost {
-    hold: Arc<Hold>,
+    held: Arc<HoldRef>,
     watcher: Option<u64>,
 }
 
@@ -380,24 +330,24 @@ impl Future for Lost {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LossReason> {
         let this = &mut *self;
-        this.hold.poll_lost(&mut this.watcher, cx.waker())
+        this.held.hold.poll_lost(&mut this.watcher, cx.waker())
     }
 }
 
 impl Clone for Lost {
     fn clone(&self) -> Self {
-        Self { hold: self.hold.clone(), watcher: None }
+        Self { held: self.held.clone(), watcher: None }
     }
 }
 
 impl Drop for Lost {
     fn drop(&mut self) {
-        self.hold.forget_watcher(self.watcher);
+        self.held.hold.forget_watcher(self.watcher);
     }
 }
 
 impl fmt::Debug for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lost").field("reason", &self.hold.reason()).finish_non_exhaustive()
+        f.debug_struct("Lost").field("reason", &self.held.hold.reason()).finish_non_exhaustive()
     }
 }

@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::acquire::acquire;
 use crate::clock::Moment;
 use crate::error::{InvalidLease, InvalidName, LockError, NotObtained, RunError, UnlockError};
-use crate::guard::Guard;
+use crate::guard::Gripped;
 use crate::lease::Lease;
 use crate::local::{LockRef, Request, Tether};
 use crate::name::LockKeys;
 use crate::owner::Owner;
-use crate::scripts::Kind;
+use crate::scripts::{Kind, Mode};
 
-pub(crate) use methods::lock_methods;
+pub(crate) use methods::{lock_methods, setting_methods, taking_methods};
 
 /// The settings of an acquisition. What is invalid among them is reported by the first operation, so that handles
 /// can be made without `Result`s.
@@ -55,74 +55,89 @@ impl Handle {
     }
 
     /// The owner and the deadline are those of this call, not of the future's first poll.
-    pub fn attempt(
+    pub fn attempt<G: Gripped>(
         &self,
+        mode: Mode,
         patience: Patience,
-    ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-        let request = self.request(!matches!(patience, Patience::None));
-        let deadline = if let Patience::Until(deadline) = patience { deadline } else { Moment::NEVER };
+    ) -> impl Future<Output = Result<Option<G>, LockError>> + Send + use<G> {
+        let request = self.request(mode, self.present_owner(), !matches!(patience, Patience::None));
         let tether = self.tether.clone();
-        async move { acquire(tether, request?, deadline).await }
+        async move { Ok(acquire(tether, request?, patience.deadline()).await?.map(G::of)) }
     }
 
-    /// An attempt that ends with the lock or an error.
-    pub fn lock(&self) -> impl Future<Output = Result<Guard, LockError>> + Send + use<> {
-        let attempt = self.attempt(Patience::Endless);
-        // Whoever waits without end is never told that others hold the lock.
-        async move { attempt.await?.ok_or(LockError::Closed) }
+    /// Whose acquisition one is that is asked for now.
+    pub fn present_owner(&self) -> Option<Owner> {
+        self.owner.clone().or_else(Owner::current)
     }
 
-    pub fn request(&self, waits: bool) -> Result<Request, LockError> {
+    pub fn request(&self, mode: Mode, owner: Option<Owner>, waits: bool) -> Result<Request, LockError> {
         if self.max_hold.is_some_and(|limit| limit.is_zero()) {
             return Err(LockError::InvalidMaxHold);
         }
-        let owner = self.owner.clone().or_else(Owner::current);
         Ok(Request {
             lock: LockRef { kind: self.kind, keys: self.keys.clone()? },
+            mode,
             owner: owner.map(|owner| owner.id()),
             lease: self.lease.clone()?,
             max_hold: self.max_hold,
             label: self.label.clone(),
             waits,
+            keep: false,
         })
     }
+}
 
-    pub async fn run<R>(&self, section: impl AsyncFnOnce(&Guard) -> R) -> Result<R, RunError> {
-        guarded(self.lock().await?, section).await
+impl Patience {
+    pub fn deadline(self) -> Moment {
+        if let Self::Until(deadline) = self { deadline } else { Moment::NEVER }
     }
+}
 
-    pub async fn run_for<R>(
-        &self,
-        limit: Duration,
-        section: impl AsyncFnOnce(&Guard) -> R,
-    ) -> Result<Option<R>, RunError> {
-        match self.attempt(self.patience(limit)).await? {
-            Some(guard) => guarded(guard, section).await.map(Some),
-            None => Ok(None),
-        }
+/// The guard of an attempt without a limit. Whoever waits without end is never told that others hold the lock.
+pub async fn endless<G>(attempt: impl Future<Output = Result<Option<G>, LockError>>) -> Result<G, LockError> {
+    attempt.await?.ok_or(LockError::Closed)
+}
+
+/// Runs `section` under what `attempt` obtains.
+pub async fn run<G: Gripped, R>(
+    attempt: impl Future<Output = Result<Option<G>, LockError>>,
+    section: impl AsyncFnOnce(&G) -> R,
+) -> Result<R, RunError> {
+    guarded(endless(attempt).await?, section).await
+}
+
+/// The same; `None` where the attempt met others.
+pub async fn run_for<G: Gripped, R>(
+    attempt: impl Future<Output = Result<Option<G>, LockError>>,
+    section: impl AsyncFnOnce(&G) -> R,
+) -> Result<Option<R>, RunError> {
+    match attempt.await? {
+        Some(guard) => guarded(guard, section).await.map(Some),
+        None => Ok(None),
     }
+}
 
-    pub async fn run_or_else<R>(
-        &self,
-        section: impl AsyncFnOnce(&Guard) -> R,
-        otherwise: impl AsyncFnOnce(NotObtained) -> R,
-    ) -> Result<R, RunError> {
-        match self.attempt(Patience::None).await {
-            Ok(Some(guard)) => guarded(guard, section).await,
-            Ok(None) => Ok(otherwise(NotObtained::Held).await),
-            Err(error) => Ok(otherwise(NotObtained::Failed(error)).await),
-        }
+/// The same; `otherwise` where the attempt obtained nothing.
+pub async fn run_or_else<G: Gripped, R>(
+    attempt: impl Future<Output = Result<Option<G>, LockError>>,
+    section: impl AsyncFnOnce(&G) -> R,
+    otherwise: impl AsyncFnOnce(NotObtained) -> R,
+) -> Result<R, RunError> {
+    match attempt.await {
+        Ok(Some(guard)) => guarded(guard, section).await,
+        Ok(None) => Ok(otherwise(NotObtained::Held).await),
+        Err(error) => Ok(otherwise(NotObtained::Failed(error)).await),
     }
 }
 
 /// Runs the section for as long as the hold lasts.
-async fn guarded<R>(guard: Guard, section: impl AsyncFnOnce(&Guard) -> R) -> Result<R, RunError> {
+async fn guarded<G: Gripped, R>(guard: G, section: impl AsyncFnOnce(&G) -> R) -> Result<R, RunError> {
     let output = tokio::select! {
         biased;
-        reason = guard.lost() => return Err(RunError::Lost(reason)),
+        reason = guard.grip().lost() => return Err(RunError::Lost(reason)),
         output = section(&guard) => output,
     };
-    match guard.unlock().await {
+    match guard.into_grip().unlock().await {
         // The section ended, and somebody else may have been inside with it: its caller must know.
         Err(UnlockError::Lost(reason)) => Err(RunError::Lost(reason)),
         Ok(()) | Err(UnlockError::Unanswered { .. }) => Ok(output),

@@ -53,6 +53,36 @@
 //!
 //! An owner that is used in two tasks at once excludes nothing between them.
 //!
+//! # Readers and writers
+//!
+//! A [`RwLock`] lets many read or one write, in one queue, so that neither starves. The readers of one client share one
+//! hold at the server: beside others a read sends nothing and is done at its first poll. A
+//! [`cached`](RwLock::cached) handle keeps that hold until somebody writes. What is cached under the
+//! [stamp](ReadGuard::stamp) of a read is fresh while the stamp is the same:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn slow_store() -> &'static str { "shoes" }
+//! use lockwright::Client;
+//!
+//! let catalogue = Client::embedded().rw_lock("catalogue").cached();
+//! let mut cache = None;
+//! for _ in 0..1_000 {
+//!     let reader = catalogue.read().await?; // sends something the first time, and after a write
+//!     let fresh = cache.filter(|&(stamp, _)| stamp == reader.stamp());
+//!     let (_, goods) = match fresh {
+//!         Some(known) => known,
+//!         None => (reader.stamp(), slow_store().await),
+//!     };
+//!     cache = reader.stamp().map(|stamp| (Some(stamp), goods));
+//! }
+//!
+//! let writer = catalogue.write().await?; // the readers are asked for what they share
+//! let reader = writer.downgrade().await?; // nobody writes in between
+//! # reader.unlock().await?;
+//! # Ok(()) }
+//! ```
+//!
 //! # Leases
 //!
 //! The server keeps a hold for the length of its [`Lease`], 30 s by default, and the client renews it at a third of
@@ -193,13 +223,14 @@ mod watchdog;
 pub use backend::embedded::Engine;
 pub use client::{Client, ClientBuilder};
 pub use error::{
-    ConnectError, ExtendError, FencedError, InvalidLease, InvalidName, InvalidNamespace, LockError,
-    LossReason, NotObtained, PingError, RunError, UnlockError,
+    ConnectError, DowngradeError, ExtendError, FencedError, InvalidLease, InvalidName, InvalidNamespace,
+    LockError, LossReason, NotObtained, PingError, RunError, UnlockError,
 };
 pub use fenced::FencedKey;
 pub use guard::{Guard, Lost, Renewal};
 pub use lease::Lease;
 pub use lock::fair::{FairLock, Place, Position, Step};
+pub use lock::read_write::{ReadGuard, RwLock, Stamp, WriteGuard};
 pub use lock::reentrant::ReentrantLock;
 pub use owner::{InOwner, Owner};
 pub use scripts::{FencedValue, HoldInfo, Kind, LockInfo, Mode, WaitInfo};

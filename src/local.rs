@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `books.rs` | the books under their lock |
 //! | `lane.rs` | a ticket at the server and the local waiters that share it |
+//! | `gate.rs` | how readers come and go through a hold that they share, without the books |
 //! | `state.rs`, `state/` | what is in the books: what each event does to the lanes, without I/O |
 //! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
 //! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
@@ -18,6 +19,7 @@
 
 mod books;
 mod errands;
+mod gate;
 mod lane;
 mod outbox;
 mod state;
@@ -42,13 +44,14 @@ use books::{Books, Surroundings};
 pub use lane::{HoldRef, LockRef, Request};
 use outbox::{Errand, Outbox, Report};
 use state::State;
-pub use state::{Entered, GaveUp, Outcome, Spans, Stepped, WaiterRef};
-pub use tether::Tether;
+pub use state::{Entered, GaveUp, Outcome, Spans, Standing, Stepped, WaiterRef};
+pub use tether::{Downgraded, Tether};
 
 /// The parts that models of the books are made with.
 #[cfg(lockwright_loom)]
 pub mod parts {
     pub use super::books::{Books, Surroundings};
+    pub use super::gate::Gate;
     pub use super::lane::{HoldRef, LockRef, Request};
     pub use super::outbox::{Due, Errand};
     pub use super::state::{Entered, Released, Spans, State, Stepped, WaiterRef};
@@ -136,7 +139,7 @@ impl Local {
     }
 
     /// See [`Books::step`].
-    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+    pub fn step(&self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Poll<Stepped> {
         self.books.step(wait, seen, waker)
     }
 
@@ -205,10 +208,7 @@ impl Waiting for Arc<Local> {
                 None => out.reports.push(Report::Unreadable),
             },
             Event::Up(up) => state.up(&up, now, out),
-            Event::Deaf => {
-                state.deaf = true;
-                state.poll_all(out);
-            }
+            Event::Deaf => state.deafened(now, out),
             Event::Down { detail } => state.down(detail),
             Event::Lagged => state.poll_all(out),
             Event::Refused(fault) => state.refuse(fault, now, out),

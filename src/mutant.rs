@@ -22,8 +22,10 @@ pub enum Mutant {
     NoPollAfterGap,
     /// 13: the clock sample of one server is used for the next.
     SampleKept,
+    /// 17: others read by the hold that an owner has under its write.
+    OwnersReadShared,
 
-    // What must be one critical section is two:
+    // What must be one step is two:
     /// the look at what is due, and the note of when the watchdog looks next;
     ArmedApart,
     /// an event, and the sending of what it leaves to be sent;
@@ -34,8 +36,10 @@ pub enum Mutant {
     RegisteredApart,
     /// the look for a loss, and the registration of a watcher's waker;
     WatchedApart,
-    /// the look for what a dropped wait was given, and its end.
+    /// the look for what a dropped wait was given, and its end;
     AbandonedApart,
+    /// the look whether a gate is empty, and its closing.
+    ClosedApart,
 }
 
 #[cfg(lockwright_internals)]

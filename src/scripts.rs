@@ -7,6 +7,7 @@ use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 mod acquire;
+mod downgrade;
 mod fenced;
 mod force_release;
 mod inspect;
@@ -16,6 +17,7 @@ mod renew;
 mod reply;
 
 pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+pub use downgrade::{Downgrade, DowngradeReply};
 pub use fenced::{FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue};
 pub use force_release::{ForceRelease, ForceReleaseReply};
 pub use inspect::{HoldInfo, Inspect, InspectReply, LockInfo, WaitInfo};
@@ -36,6 +38,9 @@ pub static ALL: &[&Script] = &[
     &leave::FAIR,
     &fenced::GET,
     &fenced::SET,
+    &acquire::READ_WRITE,
+    &downgrade::SCRIPT,
+    &leave::READ_WRITE,
     &acquire::REENTRANT,
     &leave::REENTRANT,
 ];
@@ -199,10 +204,13 @@ impl Terms {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     pub ticket: Ticket,
+    /// What it is for: [`Mode::Read`] or [`Mode::Write`] of a read/write lock, [`Mode::Exclusive`] of all others.
+    pub mode: Mode,
     /// Who may re-enter; `None` is nobody, not even the same client.
     pub owner: Option<OwnerId>,
     pub lease_millis: u64,
-    /// How many fencing tokens its grant carries.
+    /// How many fencing tokens its grant carries: two for a write, of which the readers after it show the second;
+    /// none for a read, which shows the last one minted.
     pub block: u64,
     /// What people see beside the hold.
     pub label: Option<String>,
@@ -224,6 +232,18 @@ impl Attempt {
 /// The four keys that the exclusive protocol uses.
 fn exclusive_keys(keys: &LockKeys) -> Vec<String> {
     vec![keys.lock().to_owned(), keys.queue(), keys.waiting(), keys.token()]
+}
+
+/// The same, and the read holds of a read/write lock.
+fn shared_keys(keys: &LockKeys) -> Vec<String> {
+    let mut all = exclusive_keys(keys);
+    all.push(keys.readers());
+    all
+}
+
+/// The keys that the scripts of this kind of lock use.
+fn keys_of(kind: Kind, keys: &LockKeys) -> Vec<String> {
+    if kind == Kind::ReadWrite { shared_keys(keys) } else { exclusive_keys(keys) }
 }
 
 fn flag(is_set: bool) -> String {

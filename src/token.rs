@@ -5,6 +5,10 @@ pub const TOKEN_LIMIT: u64 = 1 << 53;
 /// How many tokens one grant of an exclusive lock carries, where its client may pass the hold on among its own
 /// tasks: each of them gets a token of its own.
 pub const PASSING_BLOCK: u64 = 64;
+/// How many tokens a write carries: its own, and the one that readers show until the next write.
+pub const WRITE_BLOCK: u64 = 2;
+/// How many tokens a read carries: it shows the last one that was minted.
+pub const READ_BLOCK: u64 = 0;
 /// How many tokens a grant carries that is never passed on.
 pub const SINGLE: u64 = 1;
 

@@ -60,6 +60,8 @@ fn public_types_keep_their_auto_traits() {
         Engine => "SYUC",
         ReentrantLock => "SYUC",
         FairLock => "SYUC",
+        RwLock => "SYUC",
+        Stamp => "SYUC",
         Position => "SYUC",
         // They carry a guard, or what becomes one.
         Place => "SYU",
@@ -68,6 +70,8 @@ fn public_types_keep_their_auto_traits() {
         FencedValue => "SYUC",
         // A guard is one hold: whoever could clone it could release twice.
         Guard => "SYU",
+        ReadGuard => "SYU",
+        WriteGuard => "SYU",
         Lost => "SYUC",
         Renewal => "SYUC",
         Owner => "SYUC",
@@ -79,6 +83,7 @@ fn public_types_keep_their_auto_traits() {
         Mode => "SYUC",
         LossReason => "SYUC",
         ConnectError => "SYUC",
+        DowngradeError => "SYUC",
         ExtendError => "SYUC",
         FencedError => "SYUC",
         InvalidLease => "SYUC",
@@ -123,6 +128,7 @@ fn every_public_type_is_in_the_table() {
 fn errors_can_be_kept_compared_and_sent_along() {
     fn is_error<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
     is_error::<ConnectError>();
+    is_error::<DowngradeError>();
     is_error::<ExtendError>();
     is_error::<FencedError>();
     is_error::<InvalidLease>();
@@ -148,6 +154,25 @@ fn futures_own_what_they_need(client: &Client, lock: &ReentrantLock, guard: Guar
     spawnable(guard.extend(Duration::ZERO));
     spawnable(guard.lost());
     spawnable(guard.unlock());
+    let shared = client.rw_lock("a");
+    spawnable(shared.read());
+    spawnable(shared.try_read());
+    spawnable(shared.try_read_for(Duration::ZERO));
+    spawnable(shared.try_read_until(deadline));
+    spawnable(shared.write());
+    spawnable(shared.try_write());
+    spawnable(shared.try_write_for(Duration::ZERO));
+    spawnable(shared.try_write_until(deadline));
+    spawnable(client.rw_lock("a").cached().with_label("b").read());
+    spawnable(async move {
+        if let Ok(writer) = shared.write().await
+            && let Ok(reader) = writer.downgrade().await
+        {
+            drop(reader.unlock().await);
+        }
+        drop(shared.run_read(async |reader: &ReadGuard| reader.version()).await);
+        drop(shared.run_write_for(Duration::ZERO, async |writer: &WriteGuard| writer.token()).await);
+    });
     spawnable(Owner::new().scope(lock.lock()));
     spawnable(lock.lock().in_owner(&Owner::new()));
     // From a temporary handle.

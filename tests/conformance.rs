@@ -56,7 +56,8 @@ impl Redis {
 }
 
 impl Deployment for Redis {
-    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant, Capability::Fair];
+    const CAPABILITIES: &'static [Capability] =
+        &[Capability::Reentrant, Capability::Fair, Capability::ReadWrite];
 
     async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let builder = Client::builder().url(self.0.url());
@@ -86,7 +87,8 @@ impl Embedded {
 }
 
 impl Deployment for Embedded {
-    const CAPABILITIES: &'static [Capability] = &[Capability::Reentrant, Capability::Fair];
+    const CAPABILITIES: &'static [Capability] =
+        &[Capability::Reentrant, Capability::Fair, Capability::ReadWrite];
 
     async fn client_with(&self, customise: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         customise(Client::builder()).embedded_on(&self.0).expect("the settings are valid")

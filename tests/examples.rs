@@ -182,6 +182,43 @@ fn a_late_write_is_refused() {
     });
 }
 
+/// It checks itself that no reader sees anything old; here are its figures.
+#[test]
+fn a_cache_over_reads_is_fresh_and_seldom_asks() {
+    everywhere("read_cache", &["--millis", "600", "--json"], |printed| {
+        let figures: Value = serde_json::from_str(printed.lines().last().expect("a line")).expect("JSON");
+        let number = |kind: &str, field: &str| figures[kind][field].as_f64().expect(field);
+        assert!((number("asks_each_time", "commands_per_read") - 2.0).abs() < 0.01, "{figures}");
+        assert!(number("cached_reads", "commands_per_read") < 0.5, "{figures}");
+        assert!(number("cached_reads", "hit_rate") > 0.5, "{figures}");
+        let rates = ["cached_reads", "asks_each_time"].map(|kind| number(kind, "reads_per_s"));
+        assert!(rates[0] > 2.0 * rates[1], "{figures}");
+    });
+    let table = printed("read_cache", &["--workers", "1", "--millis", "100"]);
+    in_order(&table, &["asks each time", "cached reads", "no reader saw anything older"]);
+}
+
+#[test]
+fn jobs_are_done_in_order_though_a_runner_is_killed() {
+    everywhere("job_runner", &["--jobs", "8"], |printed| {
+        let jobs: Vec<String> = (1..=8).map(|job| format!(" job {job}")).collect();
+        in_order(printed, &jobs.iter().map(String::as_str).collect::<Vec<_>>());
+        in_order(printed, &["runner 4", "before", "killed", "8 jobs are done, in "]);
+        // One more than there are jobs, or a few where turns were lost, too.
+        let turns = printed.split("done, in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        assert!((9..12).contains(&turns.expect("a number")), "{printed}");
+        // Whatever it was doing is begun once more, by somebody else.
+        let rows: Vec<&str> = printed.lines().skip(3).collect();
+        let job = |row: &&str| -> Option<u64> {
+            let cells = row.split(" job ").skip(1);
+            cells.filter_map(|rest| rest.split(' ').next()?.parse().ok()).max()
+        };
+        let killed = rows.iter().position(|row| row.contains("killed")).expect("one is killed");
+        let begun = rows[..killed].iter().filter_map(job).max();
+        assert!(begun.is_some() && job(&rows[killed + 1]) == begun, "{printed}");
+    });
+}
+
 #[test]
 fn a_test_with_its_own_clock_takes_no_time() {
     let printed = printed("testing", &[]);
@@ -203,5 +240,5 @@ fn every_example_is_run_and_short() {
             seen += 1;
         }
     }
-    assert!(seen >= 5);
+    assert!(seen >= 6);
 }

@@ -1,5 +1,5 @@
 //! The scripts themselves against a real server, called and read through the library's own types: every rule of the
-//! exclusive protocol that can be seen from outside.
+//! protocol that can be seen from outside.
 
 mod denied;
 mod fenced;
@@ -9,5 +9,6 @@ mod keys;
 mod limits;
 mod queue;
 mod random;
+mod read_write;
 pub mod rig;
 mod tokens;

@@ -80,6 +80,7 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
     let (deaf, not_after_millis, wait) = (false, 7, Wait::Join);
     let full = Attempt {
         ticket: tickets.next(),
+        mode: Mode::Read,
         owner: Some(owner(1)),
         lease_millis: 1_000,
         block: 64,
@@ -90,8 +91,9 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
         |kind, attempt| Acquire { keys: &keys, kind, attempt, wait, not_after_millis, deaf, terms }.call();
     let leave = |kind, next| {
         let ticket = tickets.next();
-        Leave { keys: &keys, kind, ticket, owner: None, next, deaf, terms }.call()
+        Leave { keys: &keys, kind, ticket, next, deaf, terms }.call()
     };
+    let downgrade = |read| Downgrade { keys: &keys, write: tickets.next(), read, terms }.call();
     let hold = RenewHold { keys: keys.clone(), ticket: tickets.next(), lease_millis: 1_000 };
     let renew =
         |count| Renew { holds: &vec![hold.clone(); count], deadline_millis: terms.deadline_millis }.call();
@@ -102,6 +104,9 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
     BTreeMap::from([
         ("fair/acquire", (acquire(Kind::Fair, &full), acquire(Kind::Fair, &bare))),
         ("fair/leave", (leave(Kind::Fair, Some((&full, 7))), leave(Kind::Fair, None))),
+        ("read_write/acquire", (acquire(Kind::ReadWrite, &full), acquire(Kind::ReadWrite, &bare))),
+        ("read_write/leave", (leave(Kind::ReadWrite, Some((&full, 7))), leave(Kind::ReadWrite, None))),
+        ("read_write/downgrade", (downgrade(&full), downgrade(&bare))),
         ("reentrant/acquire", (acquire(Kind::Reentrant, &full), acquire(Kind::Reentrant, &bare))),
         ("reentrant/leave", (leave(Kind::Reentrant, Some((&full, 7))), leave(Kind::Reentrant, None))),
         ("common/renew", (renew(1), renew(100))),
@@ -148,6 +153,7 @@ fn fits(arg: &str, kind: &str) -> bool {
         "012" => ["0", "1", "2"].contains(&arg),
         "ticket" => Ticket::parse(arg).is_some(),
         "owner" => arg == "-" || arg.len() == 36,
+        "mode" => ["read", "write"].contains(&arg),
         "text" => true,
         other => panic!("unknown type {other}"),
     }
@@ -176,9 +182,13 @@ fn sample(kind: &str) -> Value {
 fn decoder(name: &str) -> (&'static [&'static str], fn(&Value) -> bool) {
     match name {
         "reentrant/acquire" | "fair/acquire" => {
-            (AcquireReply::WORDS, |value| AcquireReply::decode(value).is_ok())
+            (AcquireReply::EXCLUSIVE_WORDS, |value| AcquireReply::decode(value).is_ok())
         }
-        "reentrant/leave" | "fair/leave" => (LeaveReply::WORDS, |value| LeaveReply::decode(value).is_ok()),
+        "read_write/acquire" => (AcquireReply::WORDS, |value| AcquireReply::decode(value).is_ok()),
+        "reentrant/leave" | "fair/leave" | "read_write/leave" => {
+            (LeaveReply::WORDS, |value| LeaveReply::decode(value).is_ok())
+        }
+        "read_write/downgrade" => (DowngradeReply::WORDS, |value| DowngradeReply::decode(value).is_ok()),
         "common/renew" => (RenewReply::WORDS, |value| RenewReply::decode(value).is_ok()),
         "common/force_release" => {
             (ForceReleaseReply::WORDS, |value| ForceReleaseReply::decode(value).is_ok())
@@ -239,7 +249,7 @@ fn every_reply_of_a_body_is_in_its_header() {
 #[test]
 fn the_usual_case_costs_what_the_header_says() {
     for script in ALL {
-        let kind = if script.name.starts_with("fair/") { Kind::Fair } else { Kind::Reentrant };
+        let kind = script.name.split('/').next().and_then(Kind::parse).unwrap_or(Kind::Reentrant);
         let mut rig = Rig { kind, ..Rig::new() };
         let attempt = rig.client().attempt();
         let call = match script.name {
@@ -247,6 +257,21 @@ fn the_usual_case_costs_what_the_header_says() {
                 rig.granted(&attempt);
                 rig.leave(&attempt);
                 rig.acquire_call(&rig.client().attempt(), Wait::Join)
+            }
+            "read_write/acquire" | "read_write/leave" => {
+                rig.granted(&rig.client().read());
+                let read = rig.client().read();
+                if script.name == "read_write/acquire" {
+                    rig.acquire_call(&read, Wait::Join)
+                } else {
+                    rig.granted(&read);
+                    rig.leave_call(read.ticket, None)
+                }
+            }
+            "read_write/downgrade" => {
+                let (write, read) = (rig.client().write(), rig.client().read());
+                rig.granted(&write);
+                rig.downgrade_call(&write, &read)
             }
             name => {
                 let token = rig.granted(&attempt).token;

@@ -12,8 +12,10 @@ use lockwright::internals::clock::Clock;
 use lockwright::internals::config::{Config, Secret, Tls};
 use lockwright::internals::scripts::{Call, Script};
 use lockwright::internals::ticket::ClientId;
-use lockwright::{Client, FairLock, Guard, LockError, ReentrantLock};
+use lockwright::{Client, FairLock, Guard, LockError, ReentrantLock, Step};
 use tokio::sync::Semaphore;
+
+use crate::support::monotonic;
 
 const LEASE_MS: &str = "30000";
 
@@ -46,6 +48,8 @@ const EVERYBODY: &str = "00000000-0000-4000-8000-000000000000";
 pub enum Design {
     Reentrant(ReentrantLock),
     Fair(FairLock),
+    /// The same by places, so that it is known when each was in the queue.
+    Places(FairLock),
     Broadcast(Arc<Shared>),
     Poll(Arc<Shared>),
 }
@@ -72,6 +76,7 @@ impl Design {
         match design {
             "reentrant" => return Self::Reentrant(client().await.lock(run)),
             "fair" => return Self::Fair(client().await.fair_lock(run)),
+            "places" => return Self::Places(client().await.fair_lock(run)),
             _ => {}
         }
         let setup = Setup {
@@ -95,9 +100,12 @@ impl Design {
         if design == "poll" { Self::Poll(shared) } else { Self::Broadcast(shared) }
     }
 
-    /// `None` when the run is over.
-    pub async fn acquire(&self, left: Duration) -> Option<Held> {
-        match self {
+    /// `None` when the run is over; else also when it was told its place.
+    pub async fn acquire(&self, left: Duration) -> Option<(Held, u64)> {
+        let held = match self {
+            Self::Places(lock) => {
+                return tokio::time::timeout(left, by_place(lock)).await.ok();
+            }
             Self::Reentrant(lock) => until_the_end(lock.try_lock_for(left).await),
             Self::Fair(lock) => until_the_end(lock.try_lock_for(left).await),
             Self::Broadcast(shared) => {
@@ -106,7 +114,8 @@ impl Design {
             Self::Poll(shared) => {
                 tokio::time::timeout(left, shared.take_by_polls()).await.ok().map(Held::Value)
             }
-        }
+        };
+        held.map(|held| (held, 0))
     }
 
     pub async fn release(&self, held: Held) {
@@ -118,7 +127,26 @@ impl Design {
             (Self::Broadcast(shared), Held::Value(value)) => {
                 shared.call(&FREE, vec![value, format!("lw:wake:{EVERYBODY}")]).await;
             }
-            (Self::Reentrant(_) | Self::Fair(_), Held::Value(_)) => {}
+            (Self::Reentrant(_) | Self::Fair(_) | Self::Places(_), Held::Value(_)) => {}
+        }
+    }
+}
+
+async fn by_place(lock: &FairLock) -> (Held, u64) {
+    let mut place = lock.queue().await.expect("the server answers");
+    let placed = monotonic();
+    loop {
+        if let Step::Granted(guard) = place.next().await.expect("the server answers") {
+            return (Held::Guard(guard), placed);
+        }
+    }
+}
+
+impl Held {
+    pub fn token(&self) -> u64 {
+        match self {
+            Self::Guard(guard) => guard.token(),
+            Self::Value(_) => 0,
         }
     }
 }

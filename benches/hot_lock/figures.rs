@@ -10,17 +10,20 @@ pub struct Section {
     pub process: usize,
     pub task: u64,
     pub asked: u64,
+    /// When it was told its place in the queue; zero where it did not ask for it.
+    pub placed: u64,
+    pub token: u64,
     pub entered: u64,
     pub left: u64,
 }
 
 impl Section {
-    pub const BYTES: usize = 32;
+    pub const BYTES: usize = 48;
 
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        for (chunk, value) in bytes.chunks_exact_mut(8).zip([self.task, self.asked, self.entered, self.left])
-        {
+        let values = [self.task, self.asked, self.placed, self.token, self.entered, self.left];
+        for (chunk, value) in bytes.chunks_exact_mut(8).zip(values) {
             chunk.copy_from_slice(&value.to_le_bytes());
         }
         bytes
@@ -29,7 +32,8 @@ impl Section {
     pub fn read(process: usize, bytes: &[u8]) -> Self {
         let value =
             |at: usize| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
-        Self { process, task: value(0), asked: value(1), entered: value(2), left: value(3) }
+        let (task, asked, placed, token) = (value(0), value(1), value(2), value(3));
+        Self { process, task, asked, placed, token, entered: value(4), left: value(5) }
     }
 }
 
@@ -139,6 +143,59 @@ impl Figures {
                 self.longest_wait_ms,
                 self.ping_p50_ms
             )
+        }
+    }
+}
+
+/// How strictly a lock was given in the order of asking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Order {
+    /// From one process to another.
+    pub hand_overs: u64,
+    /// Sections that were granted before one whose place had been told when they asked.
+    pub inversions: u64,
+    /// Sections that began before the one with the next smaller token was left.
+    pub overlaps: u64,
+}
+
+impl Order {
+    pub fn of(mut sections: Vec<Section>) -> Self {
+        sections.sort_by_key(|section| section.token);
+        let pairs = || sections.windows(2);
+        let hand_overs = pairs().filter(|pair| pair[0].process != pair[1].process).count() as u64;
+        let overlaps = pairs().filter(|pair| pair[1].entered < pair[0].left).count() as u64;
+        let mut placed: Vec<(u64, u64)> =
+            sections.iter().map(|section| (section.placed, section.token)).collect();
+        placed.sort_unstable();
+        sections.sort_by_key(|section| section.asked);
+        let (mut placed, mut last, mut inversions) = (placed.into_iter().peekable(), 0, 0);
+        for section in &sections {
+            while let Some((_, token)) = placed.next_if(|&(when, _)| when < section.asked) {
+                last = last.max(token);
+            }
+            inversions += u64::from(section.token < last);
+        }
+        Self { hand_overs, inversions, overlaps }
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.hand_overs += other.hand_overs;
+        self.inversions += other.inversions;
+        self.overlaps += other.overlaps;
+    }
+
+    pub fn line(&self, processes: usize, tasks: usize) -> String {
+        let Self { hand_overs, inversions, overlaps } = self;
+        match has_flag("--json") {
+            true => format!(
+                "{{\"bench\":\"hot_lock\",\"design\":\"fair\",\"figure\":\"order\",\"processes\":{processes},\
+                 \"tasks\":{tasks},\"hand_overs\":{hand_overs},\"inversions\":{inversions},\
+                 \"overlaps\":{overlaps}}}"
+            ),
+            false => format!(
+                "fair, {processes} processes x {tasks} tasks: {hand_overs} hand-overs between processes, \
+                 {inversions} inversions, {overlaps} overlaps"
+            ),
         }
     }
 }

@@ -4,13 +4,7 @@ use std::time::Duration;
 
 use crate::designs::Design;
 use crate::figures::Section;
-
-/// The machine's monotonic clock in nanoseconds, the same in all processes.
-pub fn monotonic() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(time.tv_sec).expect("after boot") * 1_000_000_000
-        + u64::try_from(time.tv_nsec).expect("nanos")
-}
+use crate::support::monotonic;
 
 /// `<design> <url> <tasks> <section us> <begin> <length> <file>`
 pub fn run(args: &[String]) {
@@ -40,7 +34,9 @@ async fn work(design: Design, task: u64, section: Duration, end: u64) -> Vec<Sec
         if asked >= end {
             return sections;
         }
-        let Some(held) = design.acquire(Duration::from_nanos(end - asked)).await else { return sections };
+        let Some((held, placed)) = design.acquire(Duration::from_nanos(end - asked)).await else {
+            return sections;
+        };
         let entered = monotonic();
         if !section.is_zero() {
             // Work, not sleep: a timer would add up to a millisecond of its own.
@@ -49,7 +45,7 @@ async fn work(design: Design, task: u64, section: Duration, end: u64) -> Vec<Sec
             }
         }
         let left = monotonic();
-        sections.push(Section { process: 0, task, asked, entered, left });
+        sections.push(Section { process: 0, task, asked, placed, token: held.token(), entered, left });
         design.release(held).await;
     }
 }

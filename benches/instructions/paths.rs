@@ -10,7 +10,7 @@ use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::Clock;
 use lockwright::internals::config::Config;
 use lockwright::internals::name::{LockKeys, Namespace};
-use lockwright::internals::scripts::{Acquire, AcquireReply, Attempt, Call, Kind, Terms, Wait};
+use lockwright::internals::scripts::{Acquire, AcquireReply, Attempt, Call, Kind, Mode, Terms, Wait};
 use lockwright::internals::ticket::{ClientId, Tickets};
 use lockwright::{Client, Owner, internals};
 
@@ -40,7 +40,8 @@ pub fn run(path: &str, times: u64) {
 fn encode(times: u64) {
     let keys = LockKeys::new(&Namespace::default(), "order:42").expect("a name");
     let ticket = Tickets::new(ClientId::random()).next();
-    let attempt = Attempt { ticket, owner: None, lease_millis: 30_000, block: 64, label: None };
+    let attempt =
+        Attempt { ticket, mode: Mode::Exclusive, owner: None, lease_millis: 30_000, block: 64, label: None };
     let terms = Terms { claim_millis: 3_000, deadline_millis: 10_000, sharded: false, counted: true };
     for _ in 0..times {
         let (kind, wait, not_after_millis) = (Kind::Reentrant, Wait::Join, 1_785_000_000_000);

@@ -60,3 +60,10 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 pub fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// The machine's monotonic clock in nanoseconds, the same in all processes.
+pub fn monotonic() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).expect("after boot") * 1_000_000_000
+        + u64::try_from(time.tv_nsec).expect("nanos")
+}

@@ -1,6 +1,7 @@
 -- common/force_release, version 1
 -- EFFECT   Ends the grant that a token belongs to, whoever holds it, and tells the holders. The lock goes to the first
---          waiting ticket that can be reached. Nothing happens where a later grant holds the lock.
+--          waiting ticket that can be reached; of a read/write lock, to a run of reads or one write. Nothing happens
+--          where a later grant holds the lock. All reads of one version are one grant.
 -- LAYOUT   1
 -- KEYS[1]  hash    K: the holds
 -- KEYS[2]  list    K:queue: the waiting tickets
@@ -18,7 +19,8 @@
 -- WAKES    lost    every holder; the waiting ticket, where its grant could not be given a lease
 -- WAKES    grant   the waiting ticket that the lock went to
 -- COST     5 (one hold, nobody waits)
--- NEEDS    DEL GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME
+-- NEEDS    DEL GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME ZADD
+--            ZREM
 local call = open_call()
 local lock = read_lock(call)
 if not lock then return { 'foreign_key', call.now, call.lock } end
@@ -31,6 +33,11 @@ redis.call('DEL', call.lock, KEYS[5])
 for _, ticket in ipairs(lock.tickets) do
   tell(call, ticket, 'lost ' .. ticket .. ' ' .. int(lock.token))
 end
-if waiting.kind == lock.kind then advance(call, waiting) end
+if waiting.kind == lock.kind and lock.kind == 'read_write' then
+  call.readers, call.shared = KEYS[5], { read_ends = 0, ends = 0 }
+  advance_shared(call, waiting)
+elseif waiting.kind == lock.kind then
+  advance(call, waiting)
+end
 save_waiting(call, waiting)
 return { 'released', call.now }

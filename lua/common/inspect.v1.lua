@@ -9,7 +9,7 @@
 -- RETURNS  info now:ms kind:kind mode:mode owner:text token:token last:token length:count living:count
 --            holds:array waiting:array
 --          (kind, mode, owner: empty where there is none; token: 0 where there is none, as the last one minted;
---          length: of the queue, dead entries included; a hold: ticket left:ms owner label; one of the first 1000
+--          length: of the queue, dead entries included; a hold: ticket left:ms owner label; one of the first 256
 --          waiting: ticket mode arrival:ms, what is left of its client's deadline:ms, deaf:01 owner label)
 -- RETURNS  foreign_key now:ms key:text
 -- COST     7 (one hold, nobody waits)

@@ -10,17 +10,5 @@ local function advance(call, waiting, own)
   local winner, is_limit, dead = walk_queue(call, waiting, own)
   if not winner and own and (not is_limit or own.queued) then winner = own.ticket end
   if not winner then return { more = is_limit and dead > 0 and 1 or 0 } end
-  local is_own = own and own.ticket == winner
-  local hold = is_own and own or waiting.entries[winner]
-  local lease = is_own and own.lease or math.min(call.claim, hold.lease)
-  local grant = { more = 0, ticket = winner, token = mint(call, hold.block), lease = lease, ends = call.now + lease }
-  drop_ticket(waiting, winner)
-  grant.denied = write_lock(call, winner, hold, grant.token, lease)
-  if not is_own then
-    -- A client that misses its claim is silent, and loses all its places at once.
-    local client = touch_client(waiting, winner)
-    client.deadline = math.min(client.deadline, grant.ends)
-    if grant.denied then tell(call, winner, 'lost ' .. winner .. ' ' .. int(grant.token)) end
-  end
-  return grant
+  return give(call, waiting, winner, own)
 end

@@ -1,14 +1,21 @@
--- judge(call, waiting, ticket, own): what becomes of an entry of the queue when the lock is free: 'dead', 'kept' or
--- 'granted'. `own` is the ticket that this call's reply can reach.
+-- judge(call, waiting, ticket, own): what becomes of an entry of the queue when the lock is free, or reads are inside
+-- (call.reading): 'dead', 'kept', 'granted'; 'let_in' for a read, which is in call.run then; 'blocked' for a write that
+-- reads keep out. `own` is the ticket that this call's reply can reach.
 local function judge(call, waiting, ticket, own)
   local entry, client = waiting.entries[ticket], waiting.clients[client_of(ticket)]
-  if not entry or entry.kept then return 'dead' end
+  if not entry or entry.met then return 'dead' end
   if not client or client.deadline <= call.now then
     drop_ticket(waiting, ticket)
     return 'dead'
   end
-  if own and own.ticket == ticket then return 'granted' end
-  if not client.unreachable and offer(call, waiting, ticket, entry, client) then return 'granted' end
-  client.unreachable, entry.kept = true, true
+  if entry.mode == 'write' and call.reading then return 'blocked' end
+  local is_own = own and own.ticket == ticket
+  if is_own or not client.unreachable and offer(call, waiting, ticket, entry, client) then
+    if entry.mode ~= 'read' then return 'granted' end
+    entry.met, call.reading = true, true
+    call.run[#call.run + 1] = { ticket = ticket, hold = is_own and own or entry, is_own = is_own }
+    return 'let_in'
+  end
+  client.unreachable, entry.met = true, true
   return 'kept'
 end

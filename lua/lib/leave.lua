@@ -2,6 +2,7 @@
 -- write is one that is allowed when memory is full, and then all that follow are too.
 local function leave(kind)
   local call = open_call(kind)
+  call.advance = advance
   local ticket = ARGV[5]
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end

@@ -1,9 +1,9 @@
--- list_waiting(call, waiting): the living ones among the first 1000 entries of the queue, as { ticket, mode, arrival,
+-- list_waiting(call, waiting): the living ones among the first 256 entries of the queue, as { ticket, mode, arrival,
 -- what is left of its client's deadline, deaf, owner, label }.
 local function list_waiting(call, waiting)
   local list, seen = {}, {}
-  for first = 0, 999, 100 do
-    local chunk = redis.call('LRANGE', call.queue, first, first + 99)
+  for first = 0, 255, 64 do
+    local chunk = redis.call('LRANGE', call.queue, first, first + 63)
     if #chunk == 0 then break end
     look_up(call, waiting, chunk)
     for _, ticket in ipairs(chunk) do

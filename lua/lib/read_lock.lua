@@ -1,5 +1,6 @@
 -- read_lock(call): K as a table; nil where K is not ours. Without `kind` where K is absent. `holds` is ticket ->
--- lease end, `tails` ticket -> owner and label, `tickets` their list in order, `ends` the longest lease end.
+-- lease end, `tails` ticket -> owner and label, `tickets` their list in order, `ends` the longest lease end; `fields`
+-- is all that is no hold.
 -- `held` is false where all leases have ended: somebody took away the TTL of K, or it is gone within a millisecond.
 local function read_lock(call)
   local flat = peek('HGETALL', call.lock)
@@ -21,7 +22,7 @@ local function read_lock(call)
   if #flat > 0 and not (fields.kind and fields.mode and fields.owner and token and block) then return nil end
   table.sort(tickets)
   return {
-    kind = fields.kind, mode = fields.mode, owner = fields.owner, token = token, block = block,
+    fields = fields, kind = fields.kind, mode = fields.mode, owner = fields.owner, token = token, block = block,
     holds = holds, tails = tails, tickets = tickets, ends = ends, held = ends > call.now,
   }
 end

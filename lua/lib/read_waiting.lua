@@ -5,9 +5,10 @@ local function read_waiting(call, ticket)
   if not found then return nil end
   local waiting = new_waiting()
   if found[1] then
-    local kind, last, living = found[1]:match('^(%S+) (%d+) (%d+)$')
+    local kind, last, living, writers = found[1]:match('^(%S+) (%d+) (%d+) ?(%d*)$')
     if not kind then return nil end
-    waiting.kind, waiting.last, waiting.living = kind, tonumber(last), tonumber(living)
+    waiting.kind, waiting.last, waiting.living, waiting.writers =
+      kind, tonumber(last), tonumber(living), tonumber(writers) or 0
     waiting.clients[client_of(ticket)] = read_client(found[2])
     waiting.entries[ticket] = read_entry(found[3])
   end

@@ -2,13 +2,17 @@
 -- longer knows the ticket can then give it back. Returns how many received it; nil where the server's rules forbid
 -- us to send it.
 local function tell(call, ticket, text)
-  local space, tag = call.lock:match('^(.-):({.*})$')
-  local heard
-  text = text .. ' ' .. call.kind .. ' ' .. call.lock
+  if not call.channel then
+    local space, tag = call.lock:match('^(.-):({.*})$')
+    call.channel = call.sharded and space .. ':wake:' .. tag .. ':' or space .. ':wake:'
+    call.signature = ' ' .. call.kind .. ' ' .. call.lock
+  end
+  local channel, heard = call.channel .. client_of(ticket)
+  text = text .. call.signature
   if call.sharded then
-    heard = redis.pcall('SPUBLISH', space .. ':wake:' .. tag .. ':' .. client_of(ticket), text)
+    heard = redis.pcall('SPUBLISH', channel, text)
   else
-    heard = redis.pcall('PUBLISH', space .. ':wake:' .. client_of(ticket), text)
+    heard = redis.pcall('PUBLISH', channel, text)
   end
   return type(heard) == 'number' and heard or nil
 end

@@ -1,8 +1,10 @@
--- trim_queue(call, walked, kept, front): takes dead entries of the walked part out of the list: those in front of the
--- first kept one, and where there are many behind it, all. No entry is walked over for ever. Somebody may have been
--- told of a grant by now, which must be written: a list that may not be trimmed keeps its dead entries.
+-- trim_queue(call, walked, kept, front): takes the walked part out of the list, save the kept tickets, which stay at
+-- its head in their order: no entry is walked over for ever, and none stays that a ticket which missed its claim or
+-- its deadline would find again when it joins anew, to be served before those who had come meanwhile. `front` is how
+-- many stand before the first kept one. Somebody may have been told of a grant by now, which must be written: a list
+-- that may not be trimmed keeps its dead entries.
 local function trim_queue(call, walked, kept, front)
-  local is_worth = walked - front - #kept >= 64
+  local is_worth = walked - front > #kept
   if front == 0 and not is_worth then return end
   if redis.pcall('LTRIM', call.queue, front, -1).err or not is_worth then return end
   -- Tried with one of them, which is where it was: what is cut off must come back.

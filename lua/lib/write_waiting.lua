@@ -1,7 +1,8 @@
 -- write_waiting(call, waiting): the changed fields of K:waiting. A client's field goes with its last ticket.
 local function write_waiting(call, waiting)
   local gone = waiting.gone
-  local set = { 'queue', waiting.kind .. ' ' .. int(waiting.last) .. ' ' .. int(waiting.living) }
+  local writers = waiting.writers > 0 and ' ' .. int(waiting.writers) or ''
+  local set = { 'queue', waiting.kind .. ' ' .. int(waiting.last) .. ' ' .. int(waiting.living) .. writers }
   local function write(field, text)
     set[#set + 1] = field
     set[#set + 1] = text

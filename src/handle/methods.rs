@@ -1,14 +1,10 @@
 //! What a user sees of a handle: the methods and their contract, written once for all kinds.
 
-/// The methods that every kind of lock which excludes everybody else has, on a type around a [`Handle`]; `$maker` is
-/// the client's method that makes one.
-macro_rules! lock_methods {
-    ($lock:ident, $maker:literal) => {
+/// The settings that every kind of lock has, on a type with a method `with` that changes its [`Handle`]; `$maker` is the
+/// code that makes one of a client, `$take` takes it.
+macro_rules! setting_methods {
+    ($lock:ident, $maker:literal, $take:literal) => {
         impl $lock {
-            pub(crate) fn new(handle: Handle) -> Self {
-                Self(handle)
-            }
-
             /// This lock with another lease than the client's. A lease outside its bounds is reported by the first
             /// operation.
             ///
@@ -18,15 +14,14 @@ macro_rules! lock_methods {
             /// use std::time::Duration;
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\").with_lease(Lease::fixed(Duration::from_secs(5)));")]
-            /// let guard = lock.lock().await?;
+            #[doc = concat!("let lock = client.", $maker, ".with_lease(Lease::fixed(Duration::from_secs(5)));")]
+            #[doc = concat!("let guard = lock.", $take, ".await?;")]
             /// assert!(guard.remaining() <= Duration::from_secs(5));
             /// # Ok(()) }
             /// ```
             #[must_use]
-            pub fn with_lease(mut self, lease: Lease) -> Self {
-                self.0.lease = lease.check();
-                self
+            pub fn with_lease(self, lease: Lease) -> Self {
+                self.with(|handle| handle.lease = lease.check())
             }
 
             /// This lock for `owner`, whatever [`Owner::scope`] the call is made in.
@@ -37,16 +32,15 @@ macro_rules! lock_methods {
             ///
             /// # let client = lockwright::Client::embedded();
             /// let owner = Owner::new();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\").with_owner(&owner);")]
-            /// let outer = lock.lock().await?;
-            /// let inner = lock.lock().await?;
+            #[doc = concat!("let lock = client.", $maker, ".with_owner(&owner);")]
+            #[doc = concat!("let outer = lock.", $take, ".await?;")]
+            #[doc = concat!("let inner = lock.", $take, ".await?;")]
             /// assert_eq!(outer.token(), inner.token());
             /// # Ok(()) }
             /// ```
             #[must_use]
-            pub fn with_owner(mut self, owner: &Owner) -> Self {
-                self.0.owner = Some(owner.clone());
-                self
+            pub fn with_owner(self, owner: &Owner) -> Self {
+                self.with(|handle| handle.owner = Some(owner.clone()))
             }
 
             /// This lock held for at most `limit`, counted from the grant: then the guard is lost with the reason
@@ -61,15 +55,14 @@ macro_rules! lock_methods {
             /// use std::time::Duration;
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\").with_max_hold(Duration::from_millis(20));")]
-            /// let guard = lock.lock().await?;
+            #[doc = concat!("let lock = client.", $maker, ".with_max_hold(Duration::from_millis(20));")]
+            #[doc = concat!("let guard = lock.", $take, ".await?;")]
             /// assert_eq!(guard.lost().await, LossReason::Expired);
             /// # Ok(()) }
             /// ```
             #[must_use]
-            pub fn with_max_hold(mut self, limit: Duration) -> Self {
-                self.0.max_hold = Some(limit);
-                self
+            pub fn with_max_hold(self, limit: Duration) -> Self {
+                self.with(|handle| handle.max_hold = Some(limit))
             }
 
             /// This lock with a text beside its holds and places, for people who [inspect](crate::Client::inspect) them.
@@ -78,19 +71,30 @@ macro_rules! lock_methods {
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let _guard = client.", $maker, "(\"order:42\").with_label(\"invoice 7\").lock().await?;")]
+            #[doc = concat!("let _guard = client.", $maker, ".with_label(\"invoice 7\").", $take, ".await?;")]
             /// let info = client.inspect("order:42").await?;
             /// assert_eq!(info.holds[0].label.as_deref(), Some("invoice 7"));
             /// # Ok(()) }
             /// ```
             #[must_use]
-            pub fn with_label(mut self, label: &str) -> Self {
-                self.0.label = Some(Arc::from(crate::name::cut_label(label)));
-                self
+            pub fn with_label(self, label: &str) -> Self {
+                self.with(|handle| handle.label = Some(Arc::from(crate::name::cut_label(label))))
             }
+        }
+    };
+}
 
-            /// Waits until the lock is free and takes it. Waiting for another holder may last; waiting for a server that
-            /// does not answer ends after the client's `unavailable_after`.
+/// The ways to take a lock, on a type with a method `patience` and the method `$attempt`. `$maker` is the code that makes
+/// one of a client; `$block` is a way of somebody else to hold it, so that this one has to wait.
+macro_rules! taking_methods {
+    (
+        $lock:ident, $guard:ident, $number:ident, $maker:literal, $block:literal, $attempt:ident, $about:literal,
+        $take:ident, $try:ident, $try_for:ident, $try_until:ident, $run:ident, $run_for:ident, $run_or_else:ident
+    ) => {
+        impl $lock {
+            #[doc = concat!(" ", $about)]
+            /// Waiting for another holder may last; waiting for a server that does not answer ends after the client's
+            /// `unavailable_after`.
             ///
             /// # Errors
             /// See [`LockError`]. Contention is none.
@@ -102,12 +106,12 @@ macro_rules! lock_methods {
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let guard = client.", $maker, "(\"order:42\").lock().await?;")]
+            #[doc = concat!("let guard = client.", $maker, ".", stringify!($take), "().await?;")]
             /// assert!(guard.is_held());
             /// # Ok(()) }
             /// ```
-            pub fn lock(&self) -> impl Future<Output = Result<Guard, LockError>> + Send + use<> {
-                self.0.lock()
+            pub fn $take(&self) -> impl Future<Output = Result<$guard, LockError>> + Send + use<> {
+                crate::handle::endless(self.$attempt(Patience::Endless))
             }
 
             /// Takes the lock if it is free now; `None` where others hold it, or wait for it in this process.
@@ -116,18 +120,19 @@ macro_rules! lock_methods {
             /// See [`LockError`].
             ///
             /// # Cancel safety
-            /// As [`lock`](Self::lock).
+            #[doc = concat!(" As [`", stringify!($take), "`](Self::", stringify!($take), ").")]
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\");")]
-            /// let guard = lock.try_lock().await?;
-            /// assert!(guard.is_some() && lock.try_lock().await?.is_none());
+            #[doc = concat!("let lock = client.", $maker, ";")]
+            #[doc = concat!("assert!(lock.", stringify!($try), "().await?.is_some());")]
+            #[doc = concat!("let _held = lock.", $block, ".await?;")]
+            #[doc = concat!("assert!(lock.", stringify!($try), "().await?.is_none());")]
             /// # Ok(()) }
             /// ```
-            pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-                self.0.attempt(Patience::None)
+            pub fn $try(&self) -> impl Future<Output = Result<Option<$guard>, LockError>> + Send + use<> {
+                self.$attempt(Patience::None)
             }
 
             /// Waits for the lock for at most `limit`, counted from this call; `None` where others still hold it then. A
@@ -138,33 +143,33 @@ macro_rules! lock_methods {
             /// that is [`LockError::Unavailable`].
             ///
             /// # Cancel safety
-            /// As [`lock`](Self::lock).
+            #[doc = concat!(" As [`", stringify!($take), "`](Self::", stringify!($take), ").")]
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
             /// use std::time::Duration;
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\");")]
-            /// let _guard = lock.lock().await?;
-            /// assert!(lock.try_lock_for(Duration::from_millis(20)).await?.is_none());
+            #[doc = concat!("let lock = client.", $maker, ";")]
+            #[doc = concat!("let _held = lock.", $block, ".await?;")]
+            #[doc = concat!("assert!(lock.", stringify!($try_for), "(Duration::from_millis(20)).await?.is_none());")]
             /// # Ok(()) }
             /// ```
-            pub fn try_lock_for(
+            pub fn $try_for(
                 &self,
                 limit: Duration,
-            ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-                self.0.attempt(self.0.patience(limit))
+            ) -> impl Future<Output = Result<Option<$guard>, LockError>> + Send + use<> {
+                self.$attempt(self.patience(limit))
             }
 
-            /// Waits for the lock until `deadline`; as [`try_lock_for`](Self::try_lock_for) with the time that is left. A
+            #[doc = concat!(" Waits for the lock until `deadline`; as [`", stringify!($try_for), "`](Self::", stringify!($try_for), ") with the time that is left. A")]
             /// deadline that is past is one attempt.
             ///
             /// # Errors
-            /// As [`try_lock_for`](Self::try_lock_for).
+            #[doc = concat!(" As [`", stringify!($try_for), "`](Self::", stringify!($try_for), ").")]
             ///
             /// # Cancel safety
-            /// As [`lock`](Self::lock).
+            #[doc = concat!(" As [`", stringify!($take), "`](Self::", stringify!($take), ").")]
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -172,14 +177,14 @@ macro_rules! lock_methods {
             ///
             /// # let client = lockwright::Client::embedded();
             /// let deadline = std::time::Instant::now() + Duration::from_millis(20);
-            #[doc = concat!("assert!(client.", $maker, "(\"order:42\").try_lock_until(deadline).await?.is_some());")]
+            #[doc = concat!("assert!(client.", $maker, ".", stringify!($try_until), "(deadline).await?.is_some());")]
             /// # Ok(()) }
             /// ```
-            pub fn try_lock_until(
+            pub fn $try_until(
                 &self,
                 deadline: Instant,
-            ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
-                self.try_lock_for(crate::clock::until(deadline))
+            ) -> impl Future<Output = Result<Option<$guard>, LockError>> + Send + use<> {
+                self.$try_for(crate::clock::until(deadline))
             }
 
             /// Runs `section` while holding the lock, and releases it. Where the hold is lost meanwhile, the section's
@@ -193,82 +198,128 @@ macro_rules! lock_methods {
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-            /// use lockwright::Guard;
+            #[doc = concat!("use lockwright::", stringify!($guard), ";")]
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\");")]
+            #[doc = concat!("let lock = client.", $maker, ";")]
             /// let mut sold = 0;
-            /// let token = lock.run(async |guard: &Guard| {
+            #[doc = concat!("let ", stringify!($number), " = lock.", stringify!($run), "(async |guard: &", stringify!($guard), "| {")]
             ///     sold += 1;
-            ///     guard.token()
+            #[doc = concat!("    guard.", stringify!($number), "()")]
             /// }).await?;
-            /// assert!(sold == 1 && token > 0);
+            #[doc = concat!("assert!(sold == 1 && ", stringify!($number), " > 0);")]
             /// # Ok(()) }
             /// ```
-    pub async fn run<R>(&self, section: impl AsyncFnOnce(&Guard) -> R) -> Result<R, RunError> {
-                self.0.run(section).await
+            pub async fn $run<R>(&self, section: impl AsyncFnOnce(&$guard) -> R) -> Result<R, RunError> {
+                crate::handle::run(self.$attempt(Patience::Endless), section).await
             }
 
-            /// As [`run`](Self::run), but waits for the lock for at most `limit`: `None` where others still hold it then,
+            #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), "), but waits for the lock for at most `limit`: `None` where others still hold it then,")]
             /// and the section was not begun.
             ///
             /// # Errors
-            /// As [`run`](Self::run).
+            #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), ").")]
             ///
             /// # Cancel safety
-            /// As [`run`](Self::run).
+            #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), ").")]
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-            /// use lockwright::Guard;
+            #[doc = concat!("use lockwright::", stringify!($guard), ";")]
             /// use std::time::Duration;
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\");")]
+            #[doc = concat!("let lock = client.", $maker, ";")]
             /// let limit = Duration::from_secs(2);
-            /// assert_eq!(lock.run_for(limit, async |_: &Guard| "sold").await?, Some("sold"));
+            #[doc = concat!("assert_eq!(lock.", stringify!($run_for), "(limit, async |_: &", stringify!($guard), "| \"sold\").await?, Some(\"sold\"));")]
             /// # Ok(()) }
             /// ```
-            pub async fn run_for<R>(
+            pub async fn $run_for<R>(
                 &self,
                 limit: Duration,
-                section: impl AsyncFnOnce(&Guard) -> R,
+                section: impl AsyncFnOnce(&$guard) -> R,
             ) -> Result<Option<R>, RunError> {
-                self.0.run_for(limit, section).await
+                crate::handle::run_for(self.$attempt(self.patience(limit)), section).await
             }
 
-            /// As [`run`](Self::run), but does not wait: where the lock is not obtained at once, `otherwise` runs instead,
+            #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), "), but does not wait: where the lock is not obtained at once, `otherwise` runs instead,")]
             /// and is told why.
             ///
             /// # Errors
             /// [`RunError::Lost`] where the lock was obtained and lost.
             ///
             /// # Cancel safety
-            /// As [`run`](Self::run).
+            #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), ").")]
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-            /// use lockwright::{Guard, NotObtained};
+            #[doc = concat!("use lockwright::{NotObtained, ", stringify!($guard), "};")]
             ///
             /// # let client = lockwright::Client::embedded();
-            #[doc = concat!("let lock = client.", $maker, "(\"order:42\");")]
-            /// let _guard = lock.lock().await?;
-            /// let done = lock.run_or_else(async |_: &Guard| "sold", async |why| {
+            #[doc = concat!("let lock = client.", $maker, ";")]
+            #[doc = concat!("let _held = lock.", $block, ".await?;")]
+            #[doc = concat!("let done = lock.", stringify!($run_or_else), "(async |_: &", stringify!($guard), "| \"sold\", async |why| {")]
             ///     assert_eq!(why, NotObtained::Held);
             ///     "somebody else is at it"
             /// }).await?;
             /// assert_eq!(done, "somebody else is at it");
             /// # Ok(()) }
             /// ```
-            pub async fn run_or_else<R>(
+            pub async fn $run_or_else<R>(
                 &self,
-                section: impl AsyncFnOnce(&Guard) -> R,
+                section: impl AsyncFnOnce(&$guard) -> R,
                 otherwise: impl AsyncFnOnce(NotObtained) -> R,
             ) -> Result<R, RunError> {
-                self.0.run_or_else(section, otherwise).await
+                crate::handle::run_or_else(self.$attempt(Patience::None), section, otherwise).await
             }
         }
     };
 }
 
-pub(crate) use lock_methods;
+/// What every kind of lock has which excludes everybody else, on a type around a [`Handle`]; `$maker` is the code that
+/// makes one of a client.
+macro_rules! lock_methods {
+    ($lock:ident, $maker:literal) => {
+        impl $lock {
+            pub(crate) fn new(handle: Handle) -> Self {
+                Self(handle)
+            }
+
+            fn with(mut self, change: impl FnOnce(&mut Handle)) -> Self {
+                change(&mut self.0);
+                self
+            }
+
+            fn patience(&self, limit: Duration) -> Patience {
+                self.0.patience(limit)
+            }
+
+            fn attempt(
+                &self,
+                patience: Patience,
+            ) -> impl Future<Output = Result<Option<Guard>, LockError>> + Send + use<> {
+                self.0.attempt(Mode::Exclusive, patience)
+            }
+        }
+
+        setting_methods!($lock, $maker, "lock()");
+        taking_methods!(
+            $lock,
+            Guard,
+            token,
+            $maker,
+            "lock()",
+            attempt,
+            "Waits until the lock is free and takes it.",
+            lock,
+            try_lock,
+            try_lock_for,
+            try_lock_until,
+            run,
+            run_for,
+            run_or_else
+        );
+    };
+}
+
+pub(crate) use {lock_methods, setting_methods, taking_methods};

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use super::outbox::{Errand, Outbox, Report};
-use super::state::{Outcome, State, Stepped, WaiterRef};
+use super::state::{Outcome, Standing, State, Stepped, WaiterRef};
 use crate::clock::Moment;
 use crate::mutant::{self, Mutant};
 use crate::sync::{Mutex, lock};
@@ -55,8 +55,8 @@ impl Books {
         self.register(wait, waker, |state| state.take_outcome(wait))
     }
 
-    /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
-    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+    /// As [`poll`](Self::poll), and completes too when fewer than were `seen` stand before it, or the place is lost.
+    pub fn step(&self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Poll<Stepped> {
         self.register(wait, waker, |state| state.step(wait, seen))
     }
 

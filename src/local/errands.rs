@@ -2,6 +2,7 @@
 //! it is answered or no longer wanted; that is safe, since every script is idempotent per ticket.
 
 mod asking;
+mod downgrading;
 mod leaving;
 mod looking;
 mod renewing;
@@ -19,6 +20,7 @@ use crate::error::Fault;
 use crate::mutant::{self, Mutant};
 use crate::scripts::{Call, Malformed, Script, Terms, Timed};
 
+pub use downgrading::downgrade;
 pub use renewing::extend;
 
 /// Makes the parcel of an errand.

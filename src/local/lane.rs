@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::gate::Gate;
 use crate::clock::Moment;
 use crate::guard::Hold;
 use crate::lease::Lease;
+use crate::mutant::{self, Mutant};
 use crate::name::LockKeys;
 use crate::owner::OwnerId;
-use crate::scripts::{Attempt, Kind, Wait};
+use crate::scripts::{Attempt, Kind, Mode, Wait};
 use crate::ticket::Ticket;
-use crate::token::{PASSING_BLOCK, SINGLE, TokenBlock};
+use crate::token::{PASSING_BLOCK, READ_BLOCK, SINGLE, TokenBlock, WRITE_BLOCK};
 
 pub type LaneId = u64;
 pub type WaiterId = u64;
@@ -28,47 +30,69 @@ pub struct LockRef {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub lock: LockRef,
+    pub mode: Mode,
     pub owner: Option<OwnerId>,
     pub lease: Lease,
     pub max_hold: Option<Duration>,
     pub label: Option<Arc<str>>,
     /// Whether to wait while others hold the lock.
     pub waits: bool,
+    /// Of a read: whether its hold stays when nobody reads.
+    pub keep: bool,
 }
 
-/// What a guard knows of where it stands in the books.
-#[derive(Clone, Debug)]
+/// A hold, and where it stands in the books.
+#[derive(Debug)]
 pub struct HoldRef {
     pub lane: LaneId,
     pub lock: LockRef,
     pub ticket: Ticket,
-    pub hold: Arc<Hold>,
+    pub owner: Option<OwnerId>,
+    pub hold: Hold,
+    /// How many servers the client had met when it was granted.
+    pub servers: u64,
+    /// Through which its guards come and go without the books; a hold without one has its guards counted there.
+    pub gate: Option<Gate>,
+}
+
+impl HoldRef {
+    /// Lets a reader in beside others, without the books. With `kept` only where the hold stays when nobody is inside.
+    pub fn admit(&self, kept: bool, now: Moment) -> bool {
+        !self.hold.remaining(now).is_zero() && self.gate.as_ref().is_some_and(|gate| gate.enter(kept, now))
+    }
+
+    /// A guard is gone. Returns whether the books must be told.
+    pub fn leave(&self) -> bool {
+        self.gate.as_ref().is_none_or(Gate::leave)
+    }
 }
 
 /// Who may share a ticket.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Share {
-    /// All acquisitions of one owner: it re-enters.
-    Owner(OwnerId),
+    /// All acquisitions of one owner, to read or to write: it re-enters.
+    Owner(OwnerId, Mode),
     /// Anonymous acquisitions of the reentrant lock with the same lease and label: the hold is passed among them.
     Anonymous(Lease, Option<Arc<str>>),
+    /// Anonymous reads with the same lease and label: they are inside together.
+    Readers(Lease, Option<Arc<str>>),
     /// Nobody else.
     Alone,
 }
 
 impl Request {
-    /// Passing is for anonymous waiters with a renewed lease and without `max_hold`: a passed hold must not carry
-    /// one task's limits, nor its owner's right to re-enter, into another's section.
+    /// A hold is passed, or shared, among anonymous waiters with a renewed lease and without `max_hold`: it must not
+    /// carry one task's limits, nor its owner's right to re-enter, into another's section.
     pub fn share(&self) -> Share {
-        match self.owner {
-            Some(owner) => Share::Owner(owner),
-            None if self.lock.kind == Kind::Reentrant
-                && self.lease.is_renewed()
-                && self.max_hold.is_none() =>
-            {
-                Share::Anonymous(self.lease, self.label.clone())
+        let is_plain = self.lease.is_renewed() && self.max_hold.is_none();
+        match (self.owner, self.mode, self.lock.kind) {
+            (Some(_), Mode::Read, _) if is_plain && mutant::is(Mutant::OwnersReadShared) => {
+                Share::Readers(self.lease, self.label.clone())
             }
-            None => Share::Alone,
+            (Some(owner), mode, _) => Share::Owner(owner, mode),
+            (None, Mode::Read, _) if is_plain => Share::Readers(self.lease, self.label.clone()),
+            (None, _, Kind::Reentrant) if is_plain => Share::Anonymous(self.lease, self.label.clone()),
+            _ => Share::Alone,
         }
     }
 }
@@ -78,7 +102,7 @@ impl Request {
 /// | phase | ticket at the server | waiters | holds |
 /// |---|---|---|---|
 /// | `Waiting` | unknown, or queued | at least one | none |
-/// | `Held` | a hold | those to pass the hold to (anonymous); none (an owner's all enter) | one |
+/// | `Held` | a hold | those to pass the hold to (anonymous); none (an owner's, and readers, all enter) | one |
 ///
 /// A lane without waiters and without a hold does not exist.
 #[derive(Debug)]
@@ -114,6 +138,9 @@ pub struct Waiting {
     pub answered: bool,
     /// The server has had this ticket in its queue.
     pub queued: bool,
+    /// The server has said that this is a hold for which somebody waits: a message may come before the reply that it
+    /// overtook, and the grant in that reply knows of nobody yet.
+    pub contended: bool,
     /// When to poll; only lanes that poll have it.
     pub poll_at: Option<Moment>,
     /// The server's number of this ticket in the order of joining, and how many stood before it at most.
@@ -135,8 +162,8 @@ pub struct QueuePlace {
 
 #[derive(Debug)]
 pub struct Held {
-    pub hold: Arc<Hold>,
-    /// How many guards there are: re-entry counts.
+    pub hold: Arc<HoldRef>,
+    /// How many guards there are: re-entry counts. Those of a hold with a gate are counted there.
     pub guards: u32,
     pub block: TokenBlock,
     /// Until when the hold is trusted: what the guard shows.
@@ -148,6 +175,8 @@ pub struct Held {
     pub max_end: Moment,
     /// When to renew next; `None` while a renewal is under way, and for a fixed lease that is confirmed.
     pub renew_at: Option<Moment>,
+    /// When to see whether a hold that stays without readers has been idle for long enough.
+    pub idle_at: Moment,
     /// The entry in the watchdog's books.
     pub due: Moment,
     /// Since when somebody else is known to wait.
@@ -169,6 +198,22 @@ pub struct Waiter {
 const CONTENDED_TURN: Duration = Duration::from_millis(10);
 /// A hold that is trusted for less is not passed on: the next holder would lose it at once.
 const WORTH_PASSING: Duration = Duration::from_millis(50);
+
+impl Held {
+    /// One more guard of this hold.
+    pub fn admit(&mut self, now: Moment) {
+        match &self.hold.gate {
+            // Closing one is an event of the books, after which nobody is let in there.
+            Some(gate) => assert!(gate.enter(false, now), "the gate of a shared hold is open"),
+            None => self.guards += 1,
+        }
+    }
+
+    /// Nobody joins the readers of this hold any more. Returns whether it has readers, and nobody is inside.
+    pub fn close(&self) -> bool {
+        self.hold.gate.as_ref().is_some_and(Gate::close)
+    }
+}
 
 impl Lane {
     pub fn new(request: Request, ticket: Ticket, now: Moment) -> Self {
@@ -218,8 +263,16 @@ impl Lane {
         }
     }
 
-    pub fn hold_ref(&self, id: LaneId, hold: Arc<Hold>) -> HoldRef {
-        HoldRef { lane: id, lock: self.request.lock.clone(), ticket: self.ticket(), hold }
+    pub fn new_hold(&self, id: LaneId, token: u64, trusted: Moment, servers: u64) -> Arc<HoldRef> {
+        Arc::new(HoldRef {
+            lane: id,
+            lock: self.request.lock.clone(),
+            ticket: self.ticket(),
+            owner: self.request.owner,
+            hold: Hold::new(token, trusted),
+            servers,
+            gate: matches!(self.share, Share::Readers(..)).then(Gate::new),
+        })
     }
 
     pub fn held_is_over(&self, now: Moment) -> bool {
@@ -238,13 +291,19 @@ impl Lane {
     }
 }
 
-fn attempt(request: &Request, share: &Share, ticket: Ticket) -> Attempt {
+pub fn attempt(request: &Request, share: &Share, ticket: Ticket) -> Attempt {
     let passes = matches!(share, Share::Anonymous(..)) && request.waits;
     Attempt {
         ticket,
+        mode: request.mode,
         owner: request.owner,
         lease_millis: request.lease.millis(),
-        block: if passes { PASSING_BLOCK } else { SINGLE },
+        block: match request.mode {
+            Mode::Read => READ_BLOCK,
+            Mode::Write => WRITE_BLOCK,
+            Mode::Exclusive if passes => PASSING_BLOCK,
+            Mode::Exclusive => SINGLE,
+        },
         label: request.label.as_deref().map(str::to_owned),
     }
 }

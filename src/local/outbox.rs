@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use super::lane::{LaneId, LockRef};
 use crate::clock::Moment;
 use crate::error::{LossReason, UnlockError};
-use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 /// What a transition leaves to be done once the books are closed.
@@ -57,7 +56,6 @@ pub enum Errand {
 pub struct Departure {
     pub lock: LockRef,
     pub ticket: Ticket,
-    pub owner: Option<OwnerId>,
     /// The lane whose next ticket is queued by the same call.
     pub next: Option<(LaneId, Ticket)>,
     /// After this the server has let go of it by itself.

@@ -8,17 +8,21 @@
 //! | `places.rs` | what is known of the place of each ticket in the queue |
 //! | `polls.rs` | when to ask again though nothing is heard |
 //! | `grants.rs` | a ticket becomes a hold, and waiters are let in |
+//! | `downgrades.rs` | a write becomes a read |
 //! | `releases.rs` | a hold is passed on, given back or lost; the end of everything |
+//! | `reads.rs` | a hold that readers share is asked back, stays without readers, has stayed for long enough |
 //! | `renewals.rs` | a hold is renewed or extended, or runs out |
 //! | `messages.rs` | what the server says unasked |
 //! | `connection.rs` | a connection comes or goes; the server's clock |
 
 mod asking;
 mod connection;
+mod downgrades;
 mod grants;
 mod messages;
 mod places;
 mod polls;
+mod reads;
 mod releases;
 mod renewals;
 mod waits;
@@ -35,7 +39,8 @@ use crate::error::Fault;
 use crate::ticket::{Ticket, Tickets};
 
 pub use connection::Sample;
-pub use places::Stepped;
+pub use downgrades::{Begun, Downgrading};
+pub use places::{Standing, Stepped};
 pub use releases::Released;
 pub use waits::{Entered, GaveUp, Outcome, WaiterRef};
 
@@ -46,12 +51,16 @@ pub struct Spans {
     pub client_deadline: Duration,
     pub command_timeout: Duration,
     pub unavailable_after: Duration,
+    /// For how long a cached read is kept without readers.
+    pub cache_idle: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// The waiting lanes by their leases. (To ask thousands of lanes whenever a poll is set costs more than the poll.)
+    leases: BTreeSet<(Duration, LaneId)>,
     /// Lanes whose waiters are told when they move forward.
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
@@ -59,6 +68,8 @@ struct Lock {
     /// When the hold that is waited for ends, as far as is known.
     ends: Moment,
     last_sequence: u64,
+    /// How often the server had lost this client's places.
+    losses: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }
@@ -73,6 +84,8 @@ pub struct State {
     by_ticket: BTreeMap<u64, LaneId>,
     /// Tickets whose leaving is under way.
     leaving: BTreeSet<u64>,
+    /// Tickets of reads that are to come of a write, and whether they were asked back meanwhile.
+    downgrading: BTreeMap<u64, bool>,
     /// Holds that have run out, which nobody has given back yet.
     expired: BTreeMap<u64, Departure>,
     outcomes: BTreeMap<WaiterId, Outcome>,
@@ -83,6 +96,9 @@ pub struct State {
     pub renew_armed: Moment,
     pub poll_armed: Moment,
     epoch: Epoch,
+    /// Which run of which server answered last, and how many there were.
+    run_id: Option<String>,
+    servers: u64,
     sample: Option<Sample>,
     pub counted: bool,
     pub deaf: bool,
@@ -104,6 +120,7 @@ impl State {
             locks: BTreeMap::new(),
             by_ticket: BTreeMap::new(),
             leaving: BTreeSet::new(),
+            downgrading: BTreeMap::new(),
             expired: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             last_id: 0,
@@ -112,6 +129,8 @@ impl State {
             renew_armed: Moment::ORIGIN,
             poll_armed: Moment::ORIGIN,
             epoch: 0,
+            run_id: None,
+            servers: 0,
             sample: None,
             counted: false,
             deaf: false,
@@ -131,7 +150,8 @@ impl State {
     #[cfg(lockwright_internals)]
     pub fn entries(&self) -> usize {
         let lanes = self.lanes.len() + self.locks.len() + self.by_ticket.len() + self.leaving.len();
-        lanes + self.expired.len() + self.outcomes.len() + self.due.len() + self.polls.len()
+        let lanes = lanes + self.downgrading.len() + self.expired.len();
+        lanes + self.outcomes.len() + self.due.len() + self.polls.len()
     }
 
     fn new_id(&mut self) -> u64 {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::lane::HoldRef;
-use super::state::Released;
+use super::lane::{HoldRef, Request};
+use super::state::{Begun, Released};
 use super::{Local, errands};
 use crate::clock::Moment;
-use crate::error::{ExtendError, UnlockError};
+use crate::error::{DowngradeError, ExtendError, LossReason, UnlockError};
+use crate::guard::Grip;
 use crate::lease::Lease;
 
 /// Keeps a client alive: its handles, guards and waiters have it, its tasks do not. The last one to go closes it.
@@ -29,12 +30,26 @@ impl Tether {
         self.0.clock.now()
     }
 
+    /// A guard of a hold that is there already, without I/O.
+    pub fn reenter(self: &Arc<Self>, request: &Request) -> Option<Arc<HoldRef>> {
+        self.0.with(|state, now, out| state.reenter(request, now, out))
+    }
+
     /// Releases a hold without waiting for the answer.
     pub fn release(&self, held: &HoldRef) {
+        if !held.leave() {
+            return;
+        }
         self.0.with(|state, now, out| state.release(held, None, now, out));
     }
 
     pub async fn unlock(&self, held: &HoldRef) -> Result<(), UnlockError> {
+        if !held.leave() {
+            return match held.hold.remaining(self.now()).is_zero() {
+                true => Err(UnlockError::Lost(held.hold.reason().unwrap_or(LossReason::Expired))),
+                false => Ok(()),
+            };
+        }
         let (done, answer) = oneshot::channel();
         match self.0.with(|state, now, out| state.release(held, Some(done), now, out)) {
             Released::Locally => return Ok(()),
@@ -52,6 +67,18 @@ impl Tether {
         }
     }
 
+    /// Has a write become a read; the answer comes through the receiver.
+    pub fn downgrade(self: &Arc<Self>, held: &HoldRef) -> Result<Downgraded, LossReason> {
+        Ok(match self.0.with(|state, now, out| state.begin_downgrade(held, now, out))? {
+            Begun::Within(request) => Downgraded::Within(request),
+            Begun::Alone(work) => {
+                let (done, answer) = oneshot::channel();
+                self.0.courier.post(Box::pin(errands::downgrade(self.clone(), work, done)));
+                Downgraded::Sent(answer)
+            }
+        })
+    }
+
     pub async fn extend(&self, held: &HoldRef, length: Duration) -> Result<(), ExtendError> {
         Lease::renewed(length).check()?;
         let local = &self.0;
@@ -63,6 +90,15 @@ impl Tether {
             result => result,
         }
     }
+}
+
+/// How a write becomes a read.
+#[derive(Debug)]
+pub enum Downgraded {
+    /// By an answer of the server.
+    Sent(oneshot::Receiver<Result<Grip, DowngradeError>>),
+    /// By reading beside the write, which others of its owner go on with.
+    Within(Request),
 }
 
 impl Drop for Tether {

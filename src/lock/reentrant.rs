@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::error::{LockError, NotObtained, RunError};
 use crate::guard::Guard;
-use crate::handle::{Handle, Patience, lock_methods};
+use crate::handle::{Handle, Patience, lock_methods, setting_methods, taking_methods};
 use crate::lease::Lease;
 use crate::owner::Owner;
+use crate::scripts::Mode;
 
 /// A lock that its owner may take again.
 ///
@@ -39,7 +40,7 @@ use crate::owner::Owner;
 #[derive(Clone)]
 pub struct ReentrantLock(Handle);
 
-lock_methods!(ReentrantLock, "lock");
+lock_methods!(ReentrantLock, "lock(\"order:42\")");
 
 impl fmt::Debug for ReentrantLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

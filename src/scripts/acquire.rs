@@ -1,7 +1,7 @@
 //! `acquire`: asks for a lock, keeps a place in its queue, or re-enters it.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, Wait, compose, exclusive_keys, flag};
+use super::{Attempt, Call, Kind, Script, Terms, Wait, compose, flag, keys_of};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -22,7 +22,7 @@ pub struct Acquire<'a> {
 
 impl Acquire<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(12);
+        let mut args = Vec::with_capacity(13);
         args.extend(self.terms.args());
         args.extend(self.attempt.args());
         let wait = match self.wait {
@@ -31,18 +31,23 @@ impl Acquire<'_> {
             Wait::Poll => "2",
         };
         args.extend([self.not_after_millis.to_string(), wait.to_owned(), flag(self.deaf)]);
-        Call { script: script(self.kind), keys: exclusive_keys(self.keys), args }
+        if self.kind == Kind::ReadWrite {
+            args.push(self.attempt.mode.to_string());
+        }
+        Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
     }
 }
 
 /// A hold that the reply itself gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// The first fencing token of the grant's block.
+    /// The first fencing token of the grant's block; of a read its version: the last token minted, which is the
+    /// second one of the last write. A read under its owner's write shows that write's first one.
     pub token: u64,
     /// What is left of the lease.
     pub left_millis: u64,
-    /// Whether somebody waits.
+    /// Whether somebody waits. A read is told of waiting writers only: with `waiting` it is to admit no new local
+    /// readers, as after [`News::Held`](super::News::Held).
     pub waiting: bool,
 }
 
@@ -68,7 +73,8 @@ pub struct Queued {
     pub sequence: u64,
     /// How many tickets wait.
     pub living: u64,
-    /// Every hold of this client on this lock.
+    /// Every hold of this client on this lock; where others read and this ticket is to read too, only for a client
+    /// that is deaf: all others are told of their reads by the waiting writer.
     pub holds: Vec<Ticket>,
 }
 
@@ -83,6 +89,8 @@ pub enum AcquireReply {
     },
     /// The request came too late and changed nothing.
     Stale,
+    /// The owner reads, and asks to write: it would wait for itself. The ticket does not wait any more.
+    WouldDeadlock,
     /// A lock of another kind has this name.
     KindMismatch {
         found: String,
@@ -96,7 +104,9 @@ pub enum AcquireReply {
 impl AcquireReply {
     /// The first words of the replies that [`AcquireReply::decode`] knows.
     pub const WORDS: &'static [&'static str] =
-        &["granted", "queued", "busy", "stale", "kind_mismatch", "foreign_key"];
+        &["granted", "queued", "busy", "stale", "kind_mismatch", "foreign_key", "would_deadlock"];
+    /// Those of them that the exclusive locks have.
+    pub const EXCLUSIVE_WORDS: &'static [&'static str] = Self::WORDS.split_at(6).0;
 
     /// Reads the script's reply.
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
@@ -115,6 +125,7 @@ impl AcquireReply {
             }
             "busy" => Self::Busy { left_millis: items.number()? },
             "stale" => Self::Stale,
+            "would_deadlock" => Self::WouldDeadlock,
             "kind_mismatch" => Self::KindMismatch { found: items.lossy()? },
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
@@ -127,8 +138,7 @@ fn script(kind: Kind) -> &'static Script {
     match kind {
         Kind::Reentrant => &REENTRANT,
         Kind::Fair => &FAIR,
-        // Its scripts come with this lock; no handle of it exists before.
-        Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+        Kind::ReadWrite => &READ_WRITE,
     }
 }
 
@@ -169,6 +179,7 @@ macro_rules! exclusive {
                 "lib/judge.lua",
                 "lib/trim_queue.lua",
                 "lib/walk_queue.lua",
+                "lib/give.lua",
                 "lib/advance.lua",
                 "lib/add_ticket.lua",
                 "lib/join_queue.lua",
@@ -186,3 +197,62 @@ macro_rules! exclusive {
 
 pub(super) static REENTRANT: Script = exclusive!("reentrant");
 pub(super) static FAIR: Script = exclusive!("fair");
+
+pub(super) static READ_WRITE: Script = compose!(
+    "read_write/acquire",
+    1,
+    [
+        "read_write/kind.lua",
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/tail_of.lua",
+        "lib/write_lock.lua",
+        "lib/bounded.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/open_call.lua",
+        "lib/read_lock.lua",
+        "lib/new_waiting.lua",
+        "lib/read_entry.lua",
+        "lib/read_client.lua",
+        "lib/read_waiting.lua",
+        "lib/touch_client.lua",
+        "lib/greet_client.lua",
+        "lib/drop_ticket.lua",
+        "lib/forget_queue.lua",
+        "lib/queue_life.lua",
+        "lib/write_waiting.lua",
+        "lib/save_waiting.lua",
+        "lib/look_up.lua",
+        "lib/tell.lua",
+        "lib/read_counter.lua",
+        "lib/mint.lua",
+        "lib/offer.lua",
+        "lib/judge.lua",
+        "lib/trim_queue.lua",
+        "lib/walk_queue.lua",
+        "lib/give.lua",
+        "lib/keep_reads.lua",
+        "lib/add_owners.lua",
+        "lib/forget_holds.lua",
+        "lib/drop_reads.lua",
+        "lib/let_in.lua",
+        "lib/advance_shared.lua",
+        "lib/leave_reads.lua",
+        "lib/restore_reads.lua",
+        "lib/read_shared.lua",
+        "lib/settle.lua",
+        "lib/is_reading.lua",
+        "lib/others_wait.lua",
+        "lib/refuse_write.lua",
+        "lib/read_again.lua",
+        "lib/add_ticket.lua",
+        "lib/join_queue.lua",
+        "lib/rewrite_queue.lua",
+        "lib/find_place.lua",
+        "lib/wait_behind.lua",
+        "lib/enter_again.lua",
+        "lib/share_turn.lua",
+        "read_write/acquire.v1.lua",
+    ]
+);

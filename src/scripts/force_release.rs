@@ -1,7 +1,7 @@
 //! `force_release`: takes a lock from its holders, and tells them.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Script, Terms, compose, exclusive_keys};
+use super::{Call, Script, Terms, compose, shared_keys};
 use crate::backend::Value;
 use crate::name::LockKeys;
 
@@ -16,12 +16,10 @@ pub struct ForceRelease<'a> {
 
 impl ForceRelease<'_> {
     pub fn call(&self) -> Call {
-        let mut keys = exclusive_keys(self.keys);
-        keys.push(self.keys.readers());
         let mut args = Vec::with_capacity(5);
         args.extend(self.terms.args());
         args.push(self.token.to_string());
-        Call { script: &SCRIPT, keys, args }
+        Call { script: &SCRIPT, keys: shared_keys(self.keys), args }
     }
 }
 
@@ -85,7 +83,14 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/judge.lua",
         "lib/trim_queue.lua",
         "lib/walk_queue.lua",
+        "lib/give.lua",
         "lib/advance.lua",
+        "lib/keep_reads.lua",
+        "lib/add_owners.lua",
+        "lib/forget_holds.lua",
+        "lib/drop_reads.lua",
+        "lib/let_in.lua",
+        "lib/advance_shared.lua",
         "common/force_release.v1.lua",
     ]
 );

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Kind, Mode, Script, compose, exclusive_keys};
+use super::{Call, Kind, Mode, Script, compose, shared_keys};
 use crate::backend::Value;
 use crate::name::LockKeys;
 
@@ -15,9 +15,7 @@ pub struct Inspect<'a> {
 
 impl Inspect<'_> {
     pub fn call(&self) -> Call {
-        let mut keys = exclusive_keys(self.keys);
-        keys.push(self.keys.readers());
-        Call { script: &SCRIPT, keys, args: Vec::new() }
+        Call { script: &SCRIPT, keys: shared_keys(self.keys), args: Vec::new() }
     }
 }
 
@@ -51,7 +49,7 @@ pub struct LockInfo {
     pub last_token: Option<u64>,
     /// The holds.
     pub holds: Vec<HoldInfo>,
-    /// The waiting tickets, the next first: the first thousand entries of the queue.
+    /// The waiting tickets, the next first: those among the first 256 entries of the queue.
     pub waiting: Vec<WaitInfo>,
     /// How many tickets wait.
     pub waiting_count: u64,

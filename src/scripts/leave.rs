@@ -2,10 +2,9 @@
 
 use super::acquire::Granted;
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, compose, exclusive_keys, flag};
+use super::{Attempt, Call, Kind, Script, Terms, compose, flag, keys_of};
 use crate::backend::Value;
 use crate::name::LockKeys;
-use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
 /// The request. Only the ticket binds, and a ticket is never used twice: a late or repeated leaving touches no later
@@ -15,8 +14,6 @@ pub struct Leave<'a> {
     pub keys: &'a LockKeys,
     pub kind: Kind,
     pub ticket: Ticket,
-    /// The owner of a read, by which the server finds its other reads. The exclusive locks do not send it.
-    pub owner: Option<OwnerId>,
     /// A new ticket to queue when this call frees the lock, unless server time is past the number beside it.
     pub next: Option<(&'a Attempt, u64)>,
     /// Whether the client's subscription is down.
@@ -26,14 +23,17 @@ pub struct Leave<'a> {
 
 impl Leave<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(12);
+        let mut args = Vec::with_capacity(13);
         args.extend(self.terms.args());
         args.extend([self.ticket.to_string(), flag(self.deaf)]);
         if let Some((attempt, not_after_millis)) = self.next {
             args.extend(attempt.args());
             args.push(not_after_millis.to_string());
+            if self.kind == Kind::ReadWrite {
+                args.push(attempt.mode.to_string());
+            }
         }
-        Call { script: script(self.kind), keys: exclusive_keys(self.keys), args }
+        Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
     }
 }
 
@@ -58,9 +58,10 @@ pub enum LeaveReply {
         /// Whether somebody should ask at once: the call stopped at its limit with the lock free.
         more: bool,
     },
-    /// The owner has other holds, and keeps the lock. The new ticket was not looked at.
+    /// The owner has other holds, and keeps the lock: of a read/write lock, its write. The new ticket was not looked
+    /// at.
     Kept,
-    /// Nothing of the owner is left.
+    /// Nothing of the owner is left; of a read/write lock, nothing but reads of whomever.
     Freed {
         /// As in [`LeaveReply::Gone`].
         more: bool,
@@ -105,8 +106,7 @@ fn script(kind: Kind) -> &'static Script {
     match kind {
         Kind::Reentrant => &REENTRANT,
         Kind::Fair => &FAIR,
-        // Its scripts come with this lock; no handle of it exists before.
-        Kind::ReadWrite => unreachable!("no {kind} lock can be made"),
+        Kind::ReadWrite => &READ_WRITE,
     }
 }
 
@@ -147,12 +147,14 @@ macro_rules! exclusive {
                 "lib/judge.lua",
                 "lib/trim_queue.lua",
                 "lib/walk_queue.lua",
+                "lib/give.lua",
                 "lib/advance.lua",
                 "lib/add_ticket.lua",
                 "lib/join_queue.lua",
                 "lib/rewrite_queue.lua",
                 "lib/drop_hold.lua",
                 "lib/read_next.lua",
+                "lib/others_wait.lua",
                 "lib/hand_over.lua",
                 "lib/leave.lua",
                 concat!($kind, "/leave.v1.lua"),
@@ -163,3 +165,59 @@ macro_rules! exclusive {
 
 pub(super) static REENTRANT: Script = exclusive!("reentrant");
 pub(super) static FAIR: Script = exclusive!("fair");
+
+pub(super) static READ_WRITE: Script = compose!(
+    "read_write/leave",
+    1,
+    [
+        "read_write/kind.lua",
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/tail_of.lua",
+        "lib/write_lock.lua",
+        "lib/bounded.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/open_call.lua",
+        "lib/read_lock.lua",
+        "lib/new_waiting.lua",
+        "lib/read_entry.lua",
+        "lib/read_client.lua",
+        "lib/read_waiting.lua",
+        "lib/touch_client.lua",
+        "lib/greet_client.lua",
+        "lib/drop_ticket.lua",
+        "lib/forget_queue.lua",
+        "lib/queue_life.lua",
+        "lib/write_waiting.lua",
+        "lib/save_waiting.lua",
+        "lib/look_up.lua",
+        "lib/tell.lua",
+        "lib/read_counter.lua",
+        "lib/mint.lua",
+        "lib/offer.lua",
+        "lib/judge.lua",
+        "lib/trim_queue.lua",
+        "lib/walk_queue.lua",
+        "lib/give.lua",
+        "lib/keep_reads.lua",
+        "lib/add_owners.lua",
+        "lib/forget_holds.lua",
+        "lib/drop_reads.lua",
+        "lib/let_in.lua",
+        "lib/tell_reads.lua",
+        "lib/advance_shared.lua",
+        "lib/leave_reads.lua",
+        "lib/restore_reads.lua",
+        "lib/read_shared.lua",
+        "lib/settle.lua",
+        "lib/keep_lock.lua",
+        "lib/others_wait.lua",
+        "lib/add_ticket.lua",
+        "lib/join_queue.lua",
+        "lib/rewrite_queue.lua",
+        "lib/read_next.lua",
+        "lib/hand_over.lua",
+        "read_write/leave.v1.lua",
+    ]
+);

@@ -101,7 +101,8 @@ mod tests {
     fn odd_replies() -> Vec<Value> {
         let words = AcquireReply::WORDS.iter().chain(LeaveReply::WORDS).chain(RenewReply::WORDS);
         let words = words.chain(ForceReleaseReply::WORDS).chain(InspectReply::WORDS);
-        let words = words.chain(FencedSetReply::WORDS).chain(FencedGetReply::WORDS);
+        let words =
+            words.chain(FencedSetReply::WORDS).chain(FencedGetReply::WORDS).chain(DowngradeReply::WORDS);
         let first: Vec<Value> = words.map(|word| Value::Bulk(word.as_bytes().to_vec())).collect();
         let others = [
             Value::Nil,
@@ -138,6 +139,9 @@ mod tests {
         for value in odd_replies() {
             if let Ok(timed) = AcquireReply::decode(&value) {
                 assert!(!matches!(timed.reply, AcquireReply::Granted(_)), "{value:?}");
+            }
+            if let Ok(timed) = DowngradeReply::decode(&value) {
+                assert!(!matches!(timed.reply, DowngradeReply::Granted(_)), "{value:?}");
             }
             let _ = (LeaveReply::decode(&value), RenewReply::decode(&value));
             let _ = (FencedSetReply::decode(&value), FencedGetReply::decode(&value));

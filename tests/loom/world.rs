@@ -11,7 +11,7 @@ use lockwright::internals::books::{
 use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::Moment;
 use lockwright::internals::name::{LockKeys, Namespace};
-use lockwright::internals::scripts::{Granted, Kind};
+use lockwright::internals::scripts::{Granted, Kind, Mode};
 use lockwright::internals::ticket::{ClientId, Ticket, Tickets};
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +65,7 @@ impl World {
             client_deadline: LEASE * 3,
             command_timeout: Duration::from_secs(1),
             unavailable_after: LEASE * 3,
+            cache_idle: LEASE * 3,
         };
         let state = State::new(spans, Tickets::new(client), Chance::from_seed(1), Moment::ORIGIN);
         Self {
@@ -88,7 +89,16 @@ impl World {
     /// A wait for the lock.
     pub fn enter(&self) -> WaiterRef {
         let (lease, lock) = (Lease::renewed(LEASE), Self::lock());
-        let request = Request { lock, owner: None, lease, max_hold: None, label: None, waits: true };
+        let request = Request {
+            lock,
+            mode: Mode::Exclusive,
+            owner: None,
+            lease,
+            max_hold: None,
+            label: None,
+            waits: true,
+            keep: false,
+        };
         match self.books.with(self, |state, now, out| state.enter(request, None, now, out)) {
             Entered::Wait(wait) => wait,
             Entered::Now(outcome) => panic!("{outcome:?}"),
@@ -103,7 +113,7 @@ impl World {
     }
 
     /// What a wait has brought by now.
-    pub fn outcome(&self, wait: WaiterRef) -> Option<HoldRef> {
+    pub fn outcome(&self, wait: WaiterRef) -> Option<Arc<HoldRef>> {
         match self.books.poll(wait, Waker::noop()) {
             Poll::Ready(outcome) => outcome.expect("no fault"),
             Poll::Pending => None,
@@ -111,7 +121,7 @@ impl World {
     }
 
     /// A hold at the start.
-    pub fn hold(&self) -> HoldRef {
+    pub fn hold(&self) -> Arc<HoldRef> {
         let wait = self.enter();
         self.grant(wait);
         self.outcome(wait).expect("it was granted")

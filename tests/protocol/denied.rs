@@ -6,7 +6,7 @@ use super::rig::*;
 use crate::support::resp::{Connection, Reply};
 
 /// A connection whose user lacks what `rules` take away.
-fn limited(rig: &mut Rig, rules: &[&str]) -> Connection {
+pub fn limited(rig: &mut Rig, rules: &[&str]) -> Connection {
     let all = ["ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all"];
     let words: Vec<&str> = all.into_iter().chain(rules.iter().copied()).collect();
     rig.wire.ok(&words);
@@ -16,19 +16,19 @@ fn limited(rig: &mut Rig, rules: &[&str]) -> Connection {
 }
 
 /// Makes the calls of `f` on the limited connection.
-fn with<T>(rig: &mut Rig, wire: &mut Connection, f: impl FnOnce(&mut Rig) -> T) -> T {
+pub fn with<T>(rig: &mut Rig, wire: &mut Connection, f: impl FnOnce(&mut Rig) -> T) -> T {
     std::mem::swap(&mut rig.wire, wire);
     let result = f(rig);
     std::mem::swap(&mut rig.wire, wire);
     result
 }
 
-fn assert_denied(reply: &Reply) {
+pub fn assert_denied(reply: &Reply) {
     let Reply::Error(text) = reply else { panic!("not denied: {reply:?}") };
     assert!(text.contains("permission") || text.contains("can't"), "{text}");
 }
 
-fn assert_all_mortal(rig: &mut Rig) {
+pub fn assert_all_mortal(rig: &mut Rig) {
     for key in rig.all_keys() {
         assert!(rig.ttl(&key) > 0, "{key} lives for ever");
     }
@@ -146,7 +146,7 @@ fn a_new_ticket_that_cannot_be_given_a_lease_leaves_a_free_lock() {
 }
 
 /// Fills the server's memory, or empties it again.
-fn full(rig: &mut Rig, is_full: bool) {
+pub fn full(rig: &mut Rig, is_full: bool) {
     rig.wire.ok(&["CONFIG", "SET", "maxmemory", if is_full { "1" } else { "0" }]);
 }
 

@@ -101,8 +101,7 @@ fn the_new_ticket_is_not_queued_after_kept_or_gone_nor_too_late() {
     let (keys, terms, now) = (rig.keys.clone(), rig.terms, rig.now());
     let late = Some((&next, now - 1));
     let kind = Kind::Reentrant;
-    let call =
-        Leave { keys: &keys, kind, ticket: two.ticket, owner: None, next: late, deaf: false, terms }.call();
+    let call = Leave { keys: &keys, kind, ticket: two.ticket, next: late, deaf: false, terms }.call();
     let reply = LeaveReply::decode(&value(rig.run(&call))).unwrap().reply;
     assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None });
     assert_only_counter(&mut rig);

@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::support::resp::Reply;
 
 /// Every key with its content and whether it has a TTL.
-fn everything(rig: &mut Rig) -> BTreeMap<String, (Reply, bool)> {
+pub fn everything(rig: &mut Rig) -> BTreeMap<String, (Reply, bool)> {
     let keys = rig.all_keys();
     keys.into_iter()
         .map(|key| {

@@ -163,16 +163,63 @@ fn compaction_keeps_the_kept_in_their_order() {
 }
 
 #[test]
-fn few_dead_entries_behind_a_kept_one_are_left_where_they_are() {
+fn what_was_walked_over_behind_a_kept_ticket_is_taken_out() {
     let mut rig = Rig::new();
     let (a, silent, living) = (rig.client(), rig.silent_client(), rig.client());
     let (holder, kept) = (a.attempt(), silent.attempt());
     rig.granted(&holder);
     rig.queued(&kept);
-    rig.add_dead(62);
+    rig.add_dead(3);
     rig.queued(&living.attempt());
+    let last = living.attempt();
+    rig.queued(&last);
     rig.leave(&holder);
-    assert_eq!(rig.list().len(), 64, "62 dead and the granted one: one short of a compaction");
+    assert_eq!(rig.list(), [kept.ticket, last.ticket].map(|ticket| ticket.to_string()));
+}
+
+/// Found by simulated histories: its old entry was still in the list, behind one that could not be reached.
+#[test]
+fn a_ticket_that_missed_its_claim_joins_anew_at_the_tail() {
+    let mut rig = Rig::new();
+    rig.terms.claim_millis = 50;
+    let (holder, silent, mut slow, other) = (rig.client(), rig.silent_client(), rig.client(), rig.client());
+    let (held, kept, missed) = (holder.attempt(), silent.attempt(), slow.attempt());
+    let (second, third) = (other.attempt(), other.attempt());
+    rig.granted(&held);
+    for attempt in [&kept, &missed, &second, &third] {
+        rig.queued(attempt);
+    }
+    rig.leave(&held);
+    assert!(matches!(slow.messages()[..], [(ticket, News::Grant { .. })] if ticket == missed.ticket));
+    rig.pass(100);
+    rig.poll(&third);
+    assert_ne!(rig.get(&rig.lock(), &second.ticket.to_string()), "", "the next one has it");
+    assert!(matches!(rig.poll(&missed), AcquireReply::Queued(Queued { new: true, .. })));
+    rig.leave(&second);
+    assert_eq!(rig.get(&rig.lock(), &missed.ticket.to_string()), "", "it had come before the third");
+    assert_ne!(rig.get(&rig.lock(), &third.ticket.to_string()), "");
+}
+
+/// The same where its owner had let it in past the queue.
+#[test]
+fn a_ticket_that_entered_past_the_queue_and_was_lost_joins_anew_at_the_tail() {
+    let mut rig = Rig::new();
+    rig.terms.claim_millis = 50;
+    let (a, b, c) = (rig.client(), rig.client(), rig.client());
+    let (held, outer, first, last) = (a.attempt(), a.attempt_of(owner(1)), b.attempt(), b.attempt());
+    let inner = Attempt { lease_millis: 60, ..c.attempt_of(owner(1)) };
+    rig.granted(&held);
+    for attempt in [&outer, &first, &inner, &last] {
+        rig.queued(attempt);
+    }
+    rig.leave(&held);
+    assert!(matches!(rig.poll(&inner), AcquireReply::Granted(_)), "its owner has the lock");
+    rig.leave(&outer);
+    rig.pass(100);
+    assert!(matches!(rig.poll(&first), AcquireReply::Granted(_)), "the owner's holds have ended");
+    assert!(matches!(rig.poll(&inner), AcquireReply::Queued(Queued { new: true, .. })));
+    rig.leave(&first);
+    assert_ne!(rig.get(&rig.lock(), &last.ticket.to_string()), "", "it had come before");
 }
 
 /// A held lock with a queue of `living` tickets, and dead entries in front of the last hundred of them.

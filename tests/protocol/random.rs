@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockwright::internals::scripts::*;
+use lockwright::internals::ticket::Ticket;
 
 use super::rig::*;
 
@@ -48,15 +49,49 @@ fn check(rig: &mut Rig, step: &str) -> bool {
         assert_eq!(fields[client].split(' ').nth(1), Some(count.to_string().as_str()), "{step}: {client}");
     }
     let all: u64 = living.values().sum();
-    let counted =
-        fields.get("queue").and_then(|text| text.rsplit_once(' ')).map(|(_, count)| count.to_owned());
-    assert_eq!(counted, (all > 0).then(|| all.to_string()), "{step}: {fields:?}");
+    let writers = fields.values().filter(|text| text.split(' ').nth(2) == Some("write")).count();
+    let counted = fields.get("queue").map(|text| text.split(' ').skip(2).collect::<Vec<_>>().join(" "));
+    let expected = if writers > 0 { format!("{all} {writers}") } else { all.to_string() };
+    assert_eq!(counted, (all > 0).then_some(expected), "{step}: {fields:?}");
+    check_reads(rig, step);
     assert_eq!(fields.len(), living.len() + usize::try_from(all).unwrap() + usize::from(all > 0), "{step}");
     false
 }
 
-fn history(seed: u64, steps: usize) {
-    let mut rig = Rig::new();
+/// What `K` and `K:readers` say of reads agrees, unless one of them was lost alone.
+fn check_reads(rig: &mut Rig, step: &str) {
+    let (lock, readers, now) = (rig.lock(), rig.keys.readers(), rig.now());
+    let flat = rig.wire.ok(&["HGETALL", &lock]).texts();
+    let fields: BTreeMap<&str, &str> =
+        flat.chunks(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let listed = rig.wire.ok(&["ZRANGE", &readers, "0", "-1", "WITHSCORES"]).texts();
+    if fields.is_empty() || listed.is_empty() {
+        return;
+    }
+    let ends_of = |ticket: &str| fields.get(ticket).and_then(|text| text.split(' ').next());
+    for pair in listed.chunks(2) {
+        assert_eq!(ends_of(&pair[0]), Some(pair[1].as_str()), "{step}: {fields:?}");
+    }
+    let is_read = |ticket: &str| listed.chunks(2).any(|pair| pair[0] == ticket);
+    let living = |ticket: &str| ends_of(ticket).is_some_and(|ends| ends.parse::<u64>().unwrap() > now);
+    let holds: Vec<&str> = fields.keys().copied().filter(|field| Ticket::parse(field).is_some()).collect();
+    let writes = holds.iter().filter(|ticket| living(ticket) && !is_read(ticket)).count();
+    assert!(fields["mode"] == "write" || writes == 0, "{step}: {fields:?}");
+    let owner_of = |ticket: &str| fields[ticket].split(' ').nth(1).unwrap();
+    for ticket in &holds {
+        let owner = owner_of(ticket);
+        let of_owner = fields.get(format!("reader:{owner}").as_str()).copied().unwrap_or_default();
+        let is_named = of_owner.split(' ').any(|named| named == *ticket);
+        assert_eq!(is_named, owner != "-" && is_read(ticket), "{step}: {fields:?}");
+        let is_beside = is_read(ticket) || writes == 0 || owner == fields["owner"];
+        assert!(is_beside, "{step}: {ticket} beside a write of another owner: {fields:?}");
+    }
+    let strangers = holds.iter().filter(|ticket| living(ticket) && owner_of(ticket) != fields["owner"]);
+    assert!(writes == 0 || strangers.count() == 0, "{step}: others read beside a write: {fields:?}");
+}
+
+fn history(kind: Kind, seed: u64, steps: usize) {
+    let mut rig = Rig { kind, ..Rig::new() };
     let mut dice = Dice(seed);
     rig.terms.claim_millis = 60;
     let clients: Vec<Peer> =
@@ -70,8 +105,11 @@ fn history(seed: u64, steps: usize) {
         let new = Attempt {
             owner: (dice.below(4) == 0).then(|| owner(u8::try_from(dice.below(3)).unwrap())),
             lease_millis: *dice.pick(&[100, 200, LEASE]),
-            block: *dice.pick(&[1, 64]),
-            ..client.attempt()
+            ..match kind {
+                Kind::ReadWrite if dice.below(3) == 0 => client.write(),
+                Kind::ReadWrite => client.read(),
+                _ => Attempt { block: *dice.pick(&[1, 64]), ..client.attempt() },
+            }
         };
         let old = if attempts.is_empty() { new.clone() } else { dice.pick(&attempts).clone() };
         match dice.below(20) {
@@ -82,10 +120,15 @@ fn history(seed: u64, steps: usize) {
             16 => drop(rig.renew(&[(old.ticket, 200)])),
             17 => drop(rig.acquire_deaf(&old, Wait::Poll)),
             18 if dice.below(3) == 0 => {
-                let key =
-                    dice.pick(&[rig.lock(), rig.keys.queue(), rig.keys.waiting(), rig.keys.token()]).clone();
-                rig.wire.ok(&["DEL", &key]);
+                let keys =
+                    [rig.lock(), rig.keys.queue(), rig.keys.waiting(), rig.keys.token(), rig.keys.readers()];
+                rig.wire.ok(&["DEL", dice.pick(&keys).as_str()]);
                 lost_one = true;
+            }
+            19 if kind == Kind::ReadWrite && old.mode == Mode::Write => {
+                let read = Attempt { owner: old.owner, lease_millis: 200, ..client.read() };
+                rig.downgrade(&old, &read);
+                attempts.push(read);
             }
             18 => drop(rig.force_release(last)),
             _ => rig.pass(1 + dice.below(40)),
@@ -98,9 +141,14 @@ fn history(seed: u64, steps: usize) {
         assert!(!is_half || lost_one, "{step}: one of the queue's keys without the other");
         lost_one &= is_half;
         let token = rig.held_token();
-        let tickets: Vec<String> = rig.inspect().holds.into_iter().map(|hold| hold.ticket).collect();
+        let info = rig.inspect();
+        let (is_read, tickets) = (
+            info.mode == Some(Mode::Read),
+            info.holds.into_iter().map(|hold| hold.ticket).collect::<Vec<String>>(),
+        );
         assert!(token == 0 || token >= last, "{step}: {token} after {last}");
-        if token == last && !tickets.is_empty() && tickets.iter().all(|ticket| !holders.contains(ticket)) {
+        let is_granted_anew = token == last && !tickets.is_empty() && !is_read;
+        if is_granted_anew && tickets.iter().all(|ticket| !holders.contains(ticket)) {
             panic!("{step}: {token} was granted twice");
         }
         if token != 0 && !tickets.is_empty() {
@@ -112,6 +160,13 @@ fn history(seed: u64, steps: usize) {
 #[test]
 fn counts_lists_and_tokens_agree_after_every_call() {
     for seed in 1..=4 {
-        history(seed, 250);
+        history(Kind::Reentrant, seed, 250);
+    }
+}
+
+#[test]
+fn those_of_a_read_write_lock_agree_too() {
+    for seed in 1..=8 {
+        history(Kind::ReadWrite, seed, 300);
     }
 }

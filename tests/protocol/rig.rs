@@ -34,6 +34,11 @@ impl Rig {
         Self { wire: server.connection(), server, keys, kind: Kind::Reentrant, terms }
     }
 
+    /// A read/write lock.
+    pub fn shared() -> Self {
+        Self { kind: Kind::ReadWrite, ..Self::new() }
+    }
+
     /// A client that hears its messages.
     pub fn client(&self) -> Peer {
         let mut peer = self.silent_client();
@@ -44,7 +49,7 @@ impl Rig {
     /// A client without a subscription.
     pub fn silent_client(&self) -> Peer {
         let id = ClientId::random();
-        Peer { id, tickets: Tickets::new(id), ears: None }
+        Peer { id, kind: self.kind, tickets: Tickets::new(id), ears: None }
     }
 
     pub fn run(&mut self, call: &Call) -> Reply {
@@ -96,6 +101,11 @@ impl Rig {
         }
     }
 
+    /// Whether a try finds others there.
+    pub fn is_busy(&mut self, attempt: &Attempt) -> bool {
+        matches!(self.acquire(attempt, Wait::No), AcquireReply::Busy { .. })
+    }
+
     pub fn poll(&mut self, attempt: &Attempt) -> AcquireReply {
         self.acquire(attempt, Wait::Poll)
     }
@@ -103,7 +113,7 @@ impl Rig {
     pub fn leave_call(&mut self, ticket: Ticket, next: Option<&Attempt>) -> Call {
         let next = next.map(|attempt| (attempt, self.now() + 1_000));
         let (keys, kind, terms) = (&self.keys, self.kind, self.terms);
-        Leave { keys, kind, ticket, owner: None, next, deaf: false, terms }.call()
+        Leave { keys, kind, ticket, next, deaf: false, terms }.call()
     }
 
     pub fn leave_for(&mut self, ticket: Ticket, next: Option<&Attempt>) -> LeaveReply {
@@ -113,6 +123,15 @@ impl Rig {
 
     pub fn leave(&mut self, attempt: &Attempt) -> LeaveReply {
         self.leave_for(attempt.ticket, None)
+    }
+
+    pub fn downgrade_call(&self, write: &Attempt, read: &Attempt) -> Call {
+        Downgrade { keys: &self.keys, write: write.ticket, read, terms: self.terms }.call()
+    }
+
+    pub fn downgrade(&mut self, write: &Attempt, read: &Attempt) -> DowngradeReply {
+        let call = self.downgrade_call(write, read);
+        DowngradeReply::decode(&self.value(&call)).unwrap().reply
     }
 
     pub fn renew(&mut self, holds: &[(Ticket, u64)]) -> Vec<Renewed> {
@@ -192,6 +211,14 @@ impl Rig {
         self.get(&self.lock(), "token").parse().unwrap_or(0)
     }
 
+    /// The lease end of a read hold in `K:readers`; 0 where it is not there.
+    pub fn read_end(&mut self, ticket: Ticket) -> u64 {
+        match self.wire.ok(&["ZSCORE", &self.keys.readers(), &ticket.to_string()]) {
+            Reply::Nil => 0,
+            reply => reply.text().parse().unwrap(),
+        }
+    }
+
     /// Puts the deadline of a client so far from now: negative is past.
     pub fn set_deadline(&mut self, peer: &Peer, millis: i64) {
         let text = self.places_of(peer);
@@ -237,6 +264,7 @@ impl Rig {
 /// One client.
 pub struct Peer {
     pub id: ClientId,
+    pub kind: Kind,
     pub tickets: Tickets,
     ears: Option<Connection>,
 }
@@ -244,11 +272,30 @@ pub struct Peer {
 impl Peer {
     /// A new ticket without an owner.
     pub fn attempt(&self) -> Attempt {
-        Attempt { ticket: self.tickets.next(), owner: None, lease_millis: LEASE, block: 1, label: None }
+        let (ticket, mode) = (self.tickets.next(), Mode::Exclusive);
+        Attempt { ticket, mode, owner: None, lease_millis: LEASE, block: 1, label: None }
     }
 
     pub fn attempt_of(&self, owner: OwnerId) -> Attempt {
         Attempt { owner: Some(owner), ..self.attempt() }
+    }
+
+    /// A new ticket to read, without an owner.
+    pub fn read(&self) -> Attempt {
+        Attempt { mode: Mode::Read, block: 0, ..self.attempt() }
+    }
+
+    /// A new ticket to write, without an owner.
+    pub fn write(&self) -> Attempt {
+        Attempt { mode: Mode::Write, block: 2, ..self.attempt() }
+    }
+
+    pub fn read_of(&self, owner: OwnerId) -> Attempt {
+        Attempt { owner: Some(owner), ..self.read() }
+    }
+
+    pub fn write_of(&self, owner: OwnerId) -> Attempt {
+        Attempt { owner: Some(owner), ..self.write() }
     }
 
     /// What has come since the last call. All messages sent before it are in: the server answers in order.
@@ -261,7 +308,7 @@ impl Peer {
             match words[0].as_str() {
                 "message" | "smessage" => {
                     let message = Message::parse(words[2].as_bytes()).expect("a message of ours");
-                    assert_eq!(message.kind, Kind::Reentrant, "it names the lock");
+                    assert_eq!(message.kind, self.kind, "it names the lock");
                     messages.push((message.ticket, message.news));
                 }
                 "pong" => return messages,

@@ -8,6 +8,7 @@ use lockwright::internals::ticket::{ClientId, Ticket};
 
 use crate::dice::{Nanos, nanos};
 use crate::mix::config;
+use crate::order::{self, Before, Choice};
 
 /// A grant, as the server made it.
 #[derive(Clone, Debug)]
@@ -29,11 +30,14 @@ pub struct Run<'a> {
     pub stale_after: Nanos,
     pub call: &'a Call,
     pub reply: &'a Value,
+    /// The first of its locks as it was before.
+    pub before: &'a Before,
 }
 
 /// `K`, as a script left it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Held {
+    pub mode: String,
     pub owner: String,
     pub token: u64,
     pub block: u64,
@@ -60,12 +64,18 @@ pub struct Audit {
     pub forgotten: Nanos,
     /// Where the server's clock was set, lateness cannot be told.
     pub clock_moved: bool,
+    /// How many entries of a queue one call looks at.
+    limit: usize,
 }
 
 /// A rule that was broken, and how.
 pub type Finding = (&'static str, String);
 
 impl Audit {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Checks a reply.
     pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
         let lock = run.call.keys.first().cloned().unwrap_or_default();
@@ -73,8 +83,8 @@ impl Audit {
             self.called.insert((key.clone(), run.client), run.at);
         }
         let finding = match run.call.script.name {
-            "reentrant/acquire" => self.acquired(run, lock),
-            "reentrant/leave" => self.left(run, lock),
+            "reentrant/acquire" | "fair/acquire" | "read_write/acquire" => self.acquired(run, lock),
+            "reentrant/leave" | "fair/leave" | "read_write/leave" => self.left(run, lock),
             "common/renew" => RenewReply::decode(run.reply).ok().map(|_| None),
             _ => Some(None),
         };
@@ -113,7 +123,7 @@ impl Audit {
 
     /// A client has sent this.
     pub fn sent(&mut self, client: usize, id: u64, call: &Call) {
-        if call.script.name == "reentrant/leave"
+        if call.script.name.ends_with("/leave")
             && let Some(ticket) = Ticket::parse(&call.args[4])
         {
             let key = (call.keys[0].clone(), ticket);
@@ -144,14 +154,25 @@ impl Audit {
 
     /// Notes what a script has left in `K`.
     pub fn looked(&mut self, run: &Run<'_>, lock: &str, held: Held) -> Option<Finding> {
-        let shared = held.holds.len() > 1 && held.owner == "-";
+        let shared = held.holds.len() > 1 && held.owner == "-" && held.mode != "read";
         let several = || ("one holder", format!("{lock} has several anonymous holds"));
         let mut finding = shared.then(several);
+        if let Ok(granted) = order::outcome(&run.before.held, &held) {
+            // A ghost may find its old place, for one message.
+            let is_ghost = granted.is_some_and(|ticket| self.departed.contains(&(lock.to_owned(), ticket)));
+            let choice = Choice::of(run, run.before, self.limit).filter(|_| !is_ghost);
+            finding = finding.or_else(|| choice?.judge(granted));
+        }
         for (ticket, ends) in held.holds {
             self.queued.remove(&(lock.to_owned(), ticket));
             let key = (lock.to_owned(), ticket, held.token);
             if let Some(&index) = self.by_ticket.get(&key) {
                 let grant = &mut self.grants[index];
+                let is_own = run.call.args.contains(&ticket.to_string());
+                if ends > grant.ends && !is_own {
+                    let what = || format!("the lease of {ticket} on {lock} was lengthened by another's call");
+                    finding = finding.or_else(|| Some(("leases", what())));
+                }
                 grant.ends = grant.ends.max(ends);
                 continue;
             }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use crate::audit::Grant;
 use crate::dice::{MILLI, Nanos, SECOND};
 use crate::faults::{Fault, Incident};
-use crate::history::{History, Hold, Violation};
-use crate::report::lock_key;
+use crate::history::{History, Hold, Violation, Wait};
+use crate::mix::Named;
+use lockwright::Kind;
 
 /// All holds by one token: one, or those of an owner that re-entered.
 #[derive(Clone, Debug)]
@@ -73,6 +74,42 @@ pub fn misordered(turns: &[Turn]) -> Vec<Pair> {
     pairs
 }
 
+/// One wait at a fair lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Stay {
+    pub client: usize,
+    pub asked: Nanos,
+    /// When it was told its place in the queue.
+    pub placed: Option<Nanos>,
+    pub granted: Option<Nanos>,
+    /// When it waited no longer.
+    pub ended: Nanos,
+}
+
+/// Waits that asked when another one had been told its place, and were granted while that one still waited: the
+/// other one first.
+pub fn overtaken(stays: &[Stay]) -> Vec<Pair> {
+    let mut placed: Vec<(Nanos, usize)> =
+        stays.iter().enumerate().filter_map(|(at, stay)| Some((stay.placed?, at))).collect();
+    let mut asked: Vec<usize> = (0..stays.len()).collect();
+    placed.sort_unstable();
+    asked.sort_unstable_by_key(|&at| stays[at].asked);
+    let (mut pairs, mut placed, mut longest) = (Vec::new(), placed.into_iter().peekable(), None::<usize>);
+    for at in asked {
+        while let Some((_, other)) = placed.next_if(|&(when, _)| when < stays[at].asked) {
+            if longest.is_none_or(|longest| stays[other].ended > stays[longest].ended) {
+                longest = Some(other);
+            }
+        }
+        if let (Some(other), Some(granted)) = (longest, stays[at].granted)
+            && granted < stays[other].ended
+        {
+            pairs.push((other, at));
+        }
+    }
+    pairs
+}
+
 /// Tokens that stand for two grants: only an owner that re-enters shares one.
 pub fn shared<'a>(holds: impl Iterator<Item = &'a Hold>) -> Vec<u64> {
     let mut owners: BTreeMap<u64, Option<u64>> = BTreeMap::new();
@@ -93,7 +130,7 @@ pub fn shared<'a>(holds: impl Iterator<Item = &'a Hold>) -> Vec<u64> {
 pub struct Judge<'a> {
     pub history: &'a History,
     pub grants: &'a [Grant],
-    pub locks: &'a [String],
+    pub locks: &'a [Named],
     pub found: Vec<Violation>,
 }
 
@@ -108,15 +145,18 @@ impl Judge<'_> {
         self.found
     }
 
-    fn report(&mut self, rule: &'static str, what: String, excused: bool) {
+    pub fn report(&mut self, rule: &'static str, what: String, excused: bool) {
         self.found.push(Violation { rule, what, excused });
     }
 
-    fn holds(&self, lock: usize) -> impl Iterator<Item = &Hold> {
+    pub fn holds(&self, lock: usize) -> impl Iterator<Item = &Hold> {
         self.history.holds.iter().filter(move |hold| hold.lock == lock)
     }
 
     fn judge_lock(&mut self, lock: usize) {
+        if self.locks[lock].kind == Kind::ReadWrite {
+            return self.judge_phases(lock);
+        }
         for token in shared(self.holds(lock)) {
             let excused = self.clock_moved_before(Nanos::MAX);
             self.report("tokens", format!("lock {lock}: token {token} was granted twice"), excused);
@@ -137,11 +177,42 @@ impl Judge<'_> {
         }
         self.judge_validity(lock, &grants);
         self.judge_reentry(lock);
+        if self.locks[lock].kind == Kind::Fair {
+            self.judge_queue(lock);
+        }
+    }
+
+    /// Who has a place is served before all who come later, unless something happened to its client or to the server.
+    /// An owner that holds the lock enters past the queue.
+    fn judge_queue(&mut self, lock: usize) {
+        let stay = |wait: &Wait| {
+            let hold = wait.hold.map(|hold| &self.history.holds[hold]);
+            let granted = hold.filter(|hold| hold.owner.is_none()).map(|hold| hold.granted);
+            let (client, asked, placed) = (wait.client, wait.asked, wait.placed);
+            Stay { client, asked, placed, granted, ended: wait.ended.unwrap_or(Nanos::MAX) }
+        };
+        let waits = self.history.waits.iter().filter(|wait| wait.lock == lock);
+        let stays: Vec<Stay> = waits.map(stay).collect();
+        for (first, second) in overtaken(&stays) {
+            let (first, second) = (stays[first], stays[second]);
+            let until = second.granted.unwrap_or(second.asked);
+            if !self.is_disturbed(first.client, until) {
+                let what = format!("lock {lock}: {second:?} was granted before {first:?}");
+                self.report("queue order", what, false);
+            }
+        }
+    }
+
+    /// Whether anything at all has happened to this client, or to everybody, so far.
+    fn is_disturbed(&self, client: usize, until: Nanos) -> bool {
+        self.history.incidents.iter().any(|incident| {
+            incident.client.is_none_or(|touched| touched == client) && incident.began <= until
+        })
     }
 
     /// The server's grants of this lock by the first of their tokens.
-    fn grants_of(&self, lock: usize) -> BTreeMap<u64, Grant> {
-        let key = lock_key(&self.locks[lock]);
+    pub fn grants_of(&self, lock: usize) -> BTreeMap<u64, Grant> {
+        let key = self.locks[lock].key();
         let mine = self.grants.iter().filter(|grant| grant.lock == key);
         let mut grants: BTreeMap<u64, Grant> = BTreeMap::new();
         for grant in mine {
@@ -153,7 +224,7 @@ impl Judge<'_> {
     }
 
     /// Whether a loss is the reason for what is wrong between two turns.
-    fn explains(&self, grants: &BTreeMap<u64, Grant>, first: &Turn, second: &Turn) -> bool {
+    pub fn explains(&self, grants: &BTreeMap<u64, Grant>, first: &Turn, second: &Turn) -> bool {
         let (from, until) = (granted_at(grants, first), first.latest.max(second.latest));
         let disjoint = first.end <= second.granted || second.end <= first.granted;
         if disjoint {
@@ -163,12 +234,12 @@ impl Judge<'_> {
     }
 
     /// Tokens rise for as long as the server's clock does.
-    fn clock_moved_before(&self, time: Nanos) -> bool {
+    pub fn clock_moved_before(&self, time: Nanos) -> bool {
         self.history.incidents.iter().any(|incident| moves_clock(incident.fault) && incident.began <= time)
     }
 
     /// Whether lost data, a clock step or force between the server's grant and `until` may be the reason.
-    fn is_excused(&self, granted: Nanos, until: Nanos) -> bool {
+    pub fn is_excused(&self, granted: Nanos, until: Nanos) -> bool {
         let losses = self.history.incidents.iter().filter(|incident| incident.fault.is_loss());
         losses.into_iter().any(|loss| {
             // What a clock step broke lives on in samples that were taken before it.

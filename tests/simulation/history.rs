@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::{LockError, LossReason};
+use lockwright::{LockError, LossReason, Mode, Position};
 
 use crate::client::Pace;
-use crate::dice::Nanos;
+use crate::dice::{Nanos, SECOND};
 use crate::faults::Incident;
 
 /// One attempt to get a lock, from the call on.
@@ -16,7 +16,11 @@ pub struct Wait {
     pub client: usize,
     pub lock: usize,
     pub asked: Nanos,
+    /// When it was told its place in the queue.
+    pub placed: Option<Nanos>,
     pub ended: Option<Nanos>,
+    pub mode: Mode,
+    pub owner: Option<u64>,
     /// Whether it was to wait for others.
     pub patient: bool,
     /// When it was to have ended at the latest.
@@ -29,6 +33,7 @@ pub struct Wait {
 /// How a hold is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
+    pub mode: Mode,
     pub owner: Option<u64>,
     pub endless: bool,
     pub capped: bool,
@@ -39,7 +44,9 @@ pub struct Kept {
 pub struct Hold {
     pub client: usize,
     pub lock: usize,
+    pub mode: Mode,
     pub owner: Option<u64>,
+    /// Of a read, its version.
     pub token: u64,
     /// Whether it is renewed for as long as it lives.
     pub endless: bool,
@@ -187,6 +194,20 @@ impl History {
         }
     }
 
+    /// Whether the owner of this attempt to write has read the lock while it waited.
+    fn may_deadlock(&self, wait: usize) -> bool {
+        let Wait { lock, mode, owner, asked, .. } = self.waits[wait];
+        // A hold that was given up lives on at the server until it hears of that, or until its lease ends.
+        let reads = |hold: &Hold| {
+            let still = hold.released.is_none_or(|at| at + SECOND > asked || hold.promised > asked);
+            hold.lock == lock && hold.owner == owner && hold.mode == Mode::Read && still
+        };
+        let asks = |other: &Wait| other.lock == lock && other.owner == owner && other.mode == Mode::Read;
+        mode == Mode::Write
+            && owner.is_some()
+            && (self.holds.iter().any(reads) || self.waits.iter().any(asks))
+    }
+
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
     }
@@ -219,17 +240,46 @@ impl Scribe {
     }
 
     /// An attempt begins; `limit` is how long it may wait for others.
-    pub fn asked(&self, lock: usize, limit: Option<Duration>) -> usize {
+    pub fn asked(&self, lock: usize, limit: Option<Duration>, kept: Kept) -> usize {
         self.book.with(|history| {
             let asked = history.now;
             let contended = history.open.get(&lock).is_some_and(|&open| open > 0);
             let patient = limit.is_none_or(|limit| !limit.is_zero());
             let limit = limit.filter(|limit| !limit.is_zero());
             let deadline = limit.map_or(Nanos::MAX, |limit| self.until(asked, limit));
-            let (client, ended, hold) = (self.client, None, None);
-            history.waits.push(Wait { client, lock, asked, ended, patient, deadline, contended, hold });
+            let (client, placed, ended, hold) = (self.client, None, None, None);
+            history.waits.push(Wait {
+                client,
+                lock,
+                asked,
+                mode: kept.mode,
+                owner: kept.owner,
+                placed,
+                ended,
+                patient,
+                deadline,
+                contended,
+                hold,
+            });
             history.waits.len() - 1
         })
+    }
+
+    /// The attempt has a place in the queue.
+    pub fn placed(&self, wait: usize, position: Position) {
+        self.book.with(|history| {
+            history.waits[wait].placed = Some(history.now);
+            history.note(|| format!("client {} has a place, {position} before it", self.client));
+        });
+    }
+
+    /// A place moved.
+    pub fn moved(&self, from: Position, to: Position) {
+        self.book.with(|history| {
+            if to >= from {
+                history.violation("places", format!("client {} moved from {from} to {to}", self.client));
+            }
+        });
     }
 
     /// The attempt ended, if it had not before.
@@ -249,10 +299,11 @@ impl Scribe {
             history.contended += u64::from(contended);
             *history.open.entry(lock).or_default() += 1;
             history.note(|| format!("client {} holds lock {lock}, token {token}, for {left:?}", self.client));
-            let Kept { owner, endless, capped } = terms;
+            let Kept { mode, owner, endless, capped } = terms;
             history.holds.push(Hold {
                 client: self.client,
                 lock,
+                mode,
                 owner,
                 token,
                 endless,
@@ -312,13 +363,19 @@ impl Scribe {
     }
 
     /// The attempt failed. One with a limit may end before the server can have answered.
-    pub fn failed(&self, error: &LockError, limited: bool) {
+    pub fn failed(&self, wait: usize, error: &LockError, limited: bool) {
         self.book.with(|history| match error {
+            LockError::WouldDeadlock if history.may_deadlock(wait) => {}
             LockError::Unavailable { .. } if limited => {}
             LockError::Unavailable { .. } => history.unavailable.push((history.now, self.client)),
             LockError::Closed if history.closed.contains(&self.client) => {}
             error => history.violation("errors", format!("client {}: {error}", self.client)),
         });
+    }
+
+    /// The second hold has taken the place of the first one, and waited for nobody.
+    pub fn continues(&self, first: usize, second: usize) {
+        self.book.with(|history| history.holds[second].asked = history.holds[first].asked);
     }
 
     pub fn released(&self, hold: usize, how: &str) {
@@ -339,9 +396,10 @@ impl Scribe {
     /// The holder writes to the resource, whether it should or not.
     pub fn write(&self, hold: usize, trusted: bool) {
         self.book.with(|history| {
-            let Hold { lock, token, .. } = history.holds[hold];
+            let Hold { lock, token, mode, .. } = history.holds[hold];
             let largest = history.largest.entry(lock).or_default();
-            let accepted = token >= *largest;
+            // What a reader shows is remembered, and no reason to refuse it.
+            let accepted = token >= *largest || mode == Mode::Read;
             *largest = token.max(*largest);
             let at = history.now;
             history.writes.push(Write { hold, at, trusted, accepted });

@@ -3,11 +3,13 @@
 
 use lockwright::internals::backend::{Event as Told, Failure, Up, Value};
 use lockwright::internals::clock::Moment;
+use lockwright::internals::scripts::Call;
 
 use crate::audit::Run;
 use crate::client::Life;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::Fault;
+use crate::order::{self, Before, Queue};
 use crate::server::Posted;
 use crate::wire::Request;
 use crate::world::{Event, Travelling, World};
@@ -75,7 +77,7 @@ impl World {
     // ---- requests ---------------------------------------------------------------------------------------------
 
     pub fn send(&mut self, client: usize, request: Request) {
-        if request.call.script.name == "reentrant/acquire" {
+        if request.call.script.name.ends_with("/acquire") {
             self.links[client].last_asked = self.now;
         }
         self.audit.sent(client, request.id, &request.call);
@@ -113,6 +115,7 @@ impl World {
             return self.at(self.server.stands_until, Event::Request(travelling));
         }
         let client = travelling.client;
+        let before = self.before(&travelling.request.call);
         let outcome = self.server.run(&travelling.request.call);
         if let Err(Failure::Server(error)) = &outcome {
             if error.code == "NOSCRIPT" && !travelling.loaded {
@@ -126,19 +129,35 @@ impl World {
             }
         }
         if let Ok(reply) = &outcome {
-            self.audit_run(&travelling, reply);
+            self.audit_run(&travelling, reply, &before);
         }
         self.post();
         self.reply(&travelling, outcome);
         self.count_down_to_failover();
     }
 
-    fn audit_run(&mut self, travelling: &Travelling, reply: &Value) {
+    /// The lock of a call that may change it, as it is now.
+    fn before(&self, call: &Call) -> Before {
+        if call.script.name == "common/renew" {
+            return Before::default();
+        }
+        let (lock, held) = (&call.keys[0], self.server.held(&call.keys[0]));
+        if !order::may_choose(call, &held, self.now) {
+            return Before { held, queue: Queue::default() };
+        }
+        let subscribed = |id| {
+            let client = self.processes.iter().position(|process| process.id == id);
+            client.is_some_and(|client| self.server.is_subscribed(client))
+        };
+        Before { held, queue: self.server.queue(lock, subscribed) }
+    }
+
+    fn audit_run(&mut self, travelling: &Travelling, reply: &Value, before: &Before) {
         let Travelling { client, sent, request, .. } = travelling;
         self.note(|| format!("server: {client}'s {} => {}", shown(request), words(reply)));
         let stale_after = sent + nanos(request.timeout) + 5 * MILLI;
         let client = self.processes[*client].id;
-        let run = Run { client, at: self.now, stale_after, call: &request.call, reply };
+        let run = Run { client, at: self.now, stale_after, call: &request.call, reply, before };
         let findings = [self.audit.ran(&run), self.look(&run)];
         for (rule, what) in findings.into_iter().flatten() {
             self.book.violation(rule, what);

@@ -130,7 +130,7 @@ pub fn held_up(history: &History, lock: usize, end: Nanos, far: Far) -> Vec<Viol
 const MARGIN: Nanos = 250 * MILLI;
 
 /// Whether nothing was wrong with the waiter itself.
-fn is_healthy(history: &History, wait: &Wait, gap: Gap) -> bool {
+pub fn is_healthy(history: &History, wait: &Wait, gap: Gap) -> bool {
     !history.gone.contains(&wait.client)
         && !history.incidents.iter().any(|incident| {
             let mine = incident.client == Some(wait.client);
@@ -143,7 +143,7 @@ fn is_silence(fault: Fault) -> bool {
 }
 
 /// How long the faults around a gap may have made it: each adds what the table says.
-fn allowed(history: &History, gap: Gap, Far { lease, hop, ghosts }: Far) -> Nanos {
+pub fn allowed(history: &History, gap: Gap, Far { lease, hop, ghosts }: Far) -> Nanos {
     let claim = nanos(config().claim);
     let reach = lease + claim;
     let near = history

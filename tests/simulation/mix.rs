@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockwright::Lease;
 use lockwright::internals::config::Config;
+use lockwright::{Kind, Lease};
 
 use crate::faults::Fault;
 use crate::faults::Fault::*;
@@ -22,10 +22,28 @@ pub struct Weather {
     pub slow: f64,
 }
 
+/// One of a history's locks.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    pub name: &'static str,
+    pub kind: Kind,
+}
+
+impl Named {
+    /// `K`.
+    pub fn key(self) -> String {
+        format!("lw:{{{}}}", self.name)
+    }
+}
+
 /// One kind of history.
 #[derive(Debug)]
 pub struct Mix {
     pub name: &'static str,
+    /// The locks that a history may have: the first one, or all of them.
+    pub locks: &'static [Named],
+    /// Of a hundred histories: those that have all of them.
+    pub all_locks: f64,
     /// Out of how many it is one.
     pub weight: u64,
     pub weather: Weather,
@@ -74,11 +92,12 @@ pub fn config() -> Config {
     Config {
         lease: Lease::renewed(Duration::from_secs(6)),
         command_timeout: Duration::from_millis(500),
+        cache_idle: Duration::from_secs(3),
         ..Config::default()
     }
 }
 
-const FAIR: Weather =
+const CALM: Weather =
     Weather { requests_lost: 0.0, requests_late: 0.0, replies_lost: 0.0, messages_lost: 0.0, slow: 0.0 };
 const ROUGH: Weather =
     Weather { requests_lost: 3.0, requests_late: 3.0, replies_lost: 3.0, messages_lost: 4.0, slow: 2.0 };
@@ -95,9 +114,21 @@ const MIXED: &[Terms] = &[
     Terms::MaxHold(5_000),
 ];
 
+const REENTRANT: &[Named] =
+    &[Named { name: "orders", kind: Kind::Reentrant }, Named { name: "a second one", kind: Kind::Reentrant }];
+const FAIR_AND_REENTRANT: &[Named] =
+    &[Named { name: "jobs", kind: Kind::Fair }, Named { name: "orders", kind: Kind::Reentrant }];
+
+const SHARED: &[Named] = &[Named { name: "catalogue", kind: Kind::ReadWrite }];
+
 const STEPS: &[(Step, u64)] =
     &[(Lock, 50), (Try, 12), (TryFor, 14), (Run, 8), (RunFor, 6), (RunOrElse, 4), (Reenter, 6)];
 const TRIES: &[(Step, u64)] = &[(Lock, 20), (Tries, 50), (TryFor, 30)];
+const PLACES: &[(Step, u64)] =
+    &[(Place, 45), (Lock, 25), (Try, 6), (TryFor, 12), (Run, 4), (RunFor, 4), (Reenter, 4)];
+const PLACES_AND_TRIES: &[(Step, u64)] = &[(Place, 40), (Lock, 10), (Tries, 30), (TryFor, 20)];
+
+const READS: &[(Step, u64)] = &[(Read, 40), (Write, 22), (Lower, 8), (Nest, 12), (ReadTwice, 10), (Peek, 8)];
 
 const PROCESSES: &[(Fault, u64)] = &[(Stop, 6), (Die, 2), (Quit, 1), (Stall, 1)];
 const OUTAGES: &[(Fault, u64)] = &[(Close, 5), (HalfOpen, 5), (Down, 5), (Lag, 4)];
@@ -133,8 +164,10 @@ const FAILOVERS: &[(Fault, u64)] = &[(Failover, 5), (Stop, 4), (Down, 3), (HalfO
 
 const BASE: Mix = Mix {
     name: "none",
+    locks: REENTRANT,
+    all_locks: 20.0,
     weight: 1,
-    weather: FAIR,
+    weather: CALM,
     faults: &[],
     every: 1_500,
     operations: 110,
@@ -146,10 +179,15 @@ const BASE: Mix = Mix {
     owned: 15.0,
 };
 
+const FAIR: Mix = Mix { locks: FAIR_AND_REENTRANT, all_locks: 100.0, steps: PLACES, cancelled: 15.0, ..BASE };
+
+const READ_WRITE: Mix =
+    Mix { locks: SHARED, all_locks: 0.0, steps: READS, cancelled: 10.0, owned: 20.0, ..BASE };
+
 /// All kinds, each with its share of the histories.
 pub static MIXES: &[Mix] = &[
     Mix { weight: 6, cancelled: 10.0, ..BASE },
-    Mix { name: "messages", weight: 10, weather: Weather { messages_lost: 20.0, ..FAIR }, ..BASE },
+    Mix { name: "messages", weight: 10, weather: Weather { messages_lost: 20.0, ..CALM }, ..BASE },
     Mix {
         name: "late",
         weight: 16,
@@ -167,7 +205,7 @@ pub static MIXES: &[Mix] = &[
     Mix {
         name: "ghosts",
         weight: 6,
-        weather: Weather { requests_late: 15.0, ..FAIR },
+        weather: Weather { requests_late: 15.0, ..CALM },
         cancelled: 40.0,
         ..BASE
     },
@@ -196,4 +234,31 @@ pub static MIXES: &[Mix] = &[
         cancelled: 10.0,
         ..BASE
     },
+    Mix { name: "fair", weight: 4, ..FAIR },
+    Mix { name: "fair outages", weight: 8, faults: OUTAGES, ..FAIR },
+    Mix { name: "fair all", weight: 12, weather: ROUGH, faults: ALL, leases: MIXED, ..FAIR },
+    Mix { name: "fair loss", weight: 6, weather: ROUGH, faults: LOSSES, ..FAIR },
+    Mix { name: "fair uncounted", weight: 4, weather: ROUGH, faults: ALL, counted: false, ..FAIR },
+    Mix {
+        name: "fair tries",
+        weight: 8,
+        faults: ALL,
+        steps: PLACES_AND_TRIES,
+        operations: 300,
+        short_queue: true,
+        ..FAIR
+    },
+    Mix { name: "shared", weight: 6, ..READ_WRITE },
+    Mix {
+        name: "shared messages",
+        weight: 6,
+        weather: Weather { messages_lost: 20.0, ..CALM },
+        ..READ_WRITE
+    },
+    Mix { name: "shared outages", weight: 6, faults: OUTAGES, ..READ_WRITE },
+    Mix { name: "shared processes", weight: 6, faults: PROCESSES, ..READ_WRITE },
+    Mix { name: "shared all", weight: 12, weather: ROUGH, faults: ALL, leases: MIXED, ..READ_WRITE },
+    Mix { name: "shared loss", weight: 8, weather: ROUGH, faults: LOSSES, ..READ_WRITE },
+    Mix { name: "shared uncounted", weight: 4, weather: ROUGH, faults: ALL, counted: false, ..READ_WRITE },
+    Mix { name: "shared crowd", weight: 4, faults: ALL, short_queue: true, operations: 220, ..READ_WRITE },
 ];

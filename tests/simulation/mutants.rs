@@ -30,14 +30,20 @@ pub enum Broken {
 /// Changed scripts.
 #[derive(Debug)]
 pub struct Rewrite {
-    /// Each piece, and what stands there instead.
+    /// Each piece, and what stands there instead; `base` first.
+    base: &'static [(&'static str, &'static str)],
     pieces: &'static [(&'static str, &'static str)],
     made: OnceLock<BTreeMap<&'static str, &'static Script>>,
 }
 
 impl Rewrite {
     pub const fn new(pieces: &'static [(&'static str, &'static str)]) -> Self {
-        Self { pieces, made: OnceLock::new() }
+        Self { base: &[], pieces, made: OnceLock::new() }
+    }
+
+    /// The same, with the queue's limits as small as [`SHORT_QUEUE`]'s.
+    pub const fn on_short_queue(pieces: &'static [(&'static str, &'static str)]) -> Self {
+        Self { base: SHORT, pieces, made: OnceLock::new() }
     }
 
     /// The script that runs in the place of this one.
@@ -47,14 +53,15 @@ impl Rewrite {
 
     fn make(&self) -> BTreeMap<&'static str, &'static Script> {
         let all = lockwright::internals::scripts::ALL;
-        for (piece, _) in self.pieces {
+        let pieces = || self.base.iter().chain(self.pieces);
+        for (piece, _) in pieces() {
             // So that no mutant dies of old age.
             assert!(all.iter().any(|script| script.text.contains(piece)), "no script has {piece:?} any more");
         }
         let change = |text: String, &(piece, instead): &(&str, &str)| text.replace(piece, instead);
         all.iter()
             .map(|script| {
-                let text = self.pieces.iter().fold(script.text.to_owned(), change).leak();
+                let text = pieces().fold(script.text.to_owned(), change).leak();
                 let Script { name, version, parts, .. } = **script;
                 (name, &*Box::leak(Box::new(Script { name, version, text, parts })))
             })
@@ -62,15 +69,17 @@ impl Rewrite {
     }
 }
 
-/// The queue's limits, so small that a history meets them: how much of it one call looks at, when dead entries are
-/// cut out of it, and when it is written anew.
-pub static SHORT_QUEUE: Rewrite = Rewrite::new(&[
+/// The queue's limits, so small that a history meets them: how much of it one call looks at, and when it is written
+/// anew.
+pub static SHORT_QUEUE: Rewrite = Rewrite::on_short_queue(&[]);
+pub const SHORT_LIMIT: usize = 6;
+
+const SHORT: &[(&str, &str)] = &[
     ("walked < 256", "walked < 6"),
     ("walked == 256", "walked == 6"),
     ("math.min(64, 256 - walked)", "math.min(3, 6 - walked)"),
-    ("walked - front - #kept < 64", "walked - front - #kept < 2"),
     ("dead <= 1000", "dead <= 6"),
-]);
+];
 
 impl Mutation {
     pub fn rewrite(&self) -> Option<&Rewrite> {
@@ -97,7 +106,7 @@ impl Mutation {
 }
 
 /// Numbered as in the list of faults that this harness answers to.
-pub static ALL: [Mutation; 13] = [
+pub static ALL: [Mutation; 20] = [
     Mutation {
         number: 1,
         rule: "a ticket is used for one attempt",
@@ -164,7 +173,7 @@ pub static ALL: [Mutation; 13] = [
         number: 8,
         rule: "a ticket that cannot be reached keeps its place",
         broken: Broken::InScripts(Rewrite::new(&[(
-            "  client.unreachable, entry.kept = true, true\n  return 'kept'\n",
+            "  client.unreachable, entry.met = true, true\n  return 'kept'\n",
             "  client.unreachable = true\n  drop_ticket(waiting, ticket)\n  return 'dead'\n",
         )])),
         mix: "outages",
@@ -207,5 +216,74 @@ pub static ALL: [Mutation; 13] = [
         broken: Broken::InClient(Mutant::SampleKept),
         mix: "failovers",
         within: 4_000,
+    },
+    Mutation {
+        number: 14,
+        rule: "an owner that is inside is let in past waiting writes",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "lock.mode == 'read' and is_reading(call, lock))\n",
+            "lock.mode == 'read' and me.mode == 'write' and is_reading(call, lock))\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 15,
+        rule: "each read has a lease of its own",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "    redis.call('ZADD', keys.readers, 'XX', int(ends), ticket)\n",
+            "    for _, other in ipairs(redis.call('ZRANGE', keys.readers, 0, -1)) do\n      \
+             redis.call('ZADD', keys.readers, 'XX', int(ends), other)\n      \
+             redis.call('HSET', keys.lock, other, int(ends) .. tail)\n    end\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 16,
+        rule: "who downgrades is told that a write waits",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "return { 'granted', call.now, lock.token, left, others_wait(waiting, 'read') }\n",
+            "return { 'granted', call.now, lock.token, left, 0 }\n",
+        )])),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 17,
+        rule: "an owner\'s read is nobody else\'s",
+        broken: Broken::InClient(Mutant::OwnersReadShared),
+        mix: "shared",
+        within: 400,
+    },
+    Mutation {
+        number: 18,
+        rule: "tickets out of reach are pushed back in their order",
+        broken: Broken::InScripts(Rewrite::on_short_queue(&[(
+            "for at = #kept, 1, -1 do back[#back + 1] = kept[at] end",
+            "for at = 1, #kept do back[#back + 1] = kept[at] end",
+        )])),
+        mix: "fair tries",
+        within: 400,
+    },
+    Mutation {
+        number: 19,
+        rule: "tickets out of reach are pushed back to where they stood",
+        broken: Broken::InScripts(Rewrite::on_short_queue(&[(
+            "redis.call('LPUSH', call.queue, unpack(back))",
+            "redis.call('RPUSH', call.queue, unpack(kept))",
+        )])),
+        mix: "fair tries",
+        within: 400,
+    },
+    Mutation {
+        number: 20,
+        rule: "who joins anew joins at the tail",
+        broken: Broken::InScripts(Rewrite::new(&[(
+            "walked - front > #kept",
+            "walked - front - #kept >= 64",
+        )])),
+        mix: "fair all",
+        within: 400,
     },
 ];

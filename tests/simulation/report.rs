@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use crate::checker::Judge;
 use crate::dice::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::{FAULTS, Fault, Incident};
-use crate::history::Violation;
+use crate::history::{Hold, Violation};
 use crate::liveness::{self, Far};
 use lockwright::internals::mutant;
+use lockwright::{Kind, Mode};
 
 use crate::mix::{Terms, config};
 use crate::mutants::Mutation;
+use crate::phases;
 use crate::world::{ALL_OVER, Recipe, World};
 
 /// What became of a history.
@@ -22,6 +24,12 @@ pub struct Outcome {
     pub operations: u64,
     pub grants: u64,
     pub contended: u64,
+    /// The same of fair locks.
+    pub fair_grants: u64,
+    pub fair_contended: u64,
+    /// Of read/write locks.
+    pub reads: u64,
+    pub writes: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub violations: Vec<Violation>,
     pub trace: Vec<String>,
@@ -109,18 +117,29 @@ impl World {
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             for hold in &mut history.holds {
-                hold.promised = self.audit.promised(&lock_key(&self.locks[hold.lock]), hold.token);
+                hold.promised = self.audit.promised(&self.locks[hold.lock].key(), hold.token);
             }
-            let (grants, locks) = (self.audit.grants.as_slice(), self.locks.as_slice());
+            let (grants, locks) = (self.audit.grants.as_slice(), self.locks);
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
             for lock in 0..self.locks.len() {
                 violations.extend(liveness::held_up(history, lock, end, far));
+                if self.locks[lock].kind == Kind::ReadWrite {
+                    violations.extend(phases::passed_over(history, lock, end, far));
+                }
             }
             let mut faults = BTreeMap::new();
             for incident in &history.incidents {
                 *faults.entry(incident.fault.name()).or_default() += 1;
             }
+            let kind = |lock: usize| self.locks[lock].kind;
+            let fair = |lock| kind(lock) == Kind::Fair;
+            let shared = |hold: &&Hold, mode| kind(hold.lock) == Kind::ReadWrite && hold.mode == mode;
+            let granted = history.waits.iter().filter(|wait| fair(wait.lock) && wait.hold.is_some());
             Outcome {
+                fair_grants: history.holds.iter().filter(|hold| fair(hold.lock)).count() as u64,
+                fair_contended: granted.filter(|wait| wait.contended).count() as u64,
+                reads: history.holds.iter().filter(|hold| shared(hold, Mode::Read)).count() as u64,
+                writes: history.holds.iter().filter(|hold| shared(hold, Mode::Write)).count() as u64,
                 seed,
                 mix: self.mix.name,
                 operations: history.operations,
@@ -139,11 +158,6 @@ impl World {
     }
 }
 
-/// `K`.
-pub fn lock_key(name: &str) -> String {
-    format!("lw:{{{name}}}")
-}
-
 /// Whether a fault may leave something at the server that no client knows of.
 fn outlives_its_client(incident: &Incident) -> bool {
     use Fault::*;
@@ -158,6 +172,11 @@ pub struct Summary {
     pub fewest: Option<u64>,
     pub grants: u64,
     pub contended: u64,
+    pub fair_grants: u64,
+    pub fair_contended: u64,
+    /// Of read/write locks.
+    pub reads: u64,
+    pub writes: u64,
     pub faults: BTreeMap<&'static str, u64>,
     pub violations: u64,
     pub after_loss: u64,
@@ -172,6 +191,10 @@ impl Summary {
         self.fewest = Some(self.fewest.map_or(outcome.operations, |least| least.min(outcome.operations)));
         self.grants += outcome.grants;
         self.contended += outcome.contended;
+        self.fair_grants += outcome.fair_grants;
+        self.fair_contended += outcome.fair_contended;
+        self.reads += outcome.reads;
+        self.writes += outcome.writes;
         for (&fault, times) in &outcome.faults {
             *self.faults.entry(fault).or_default() += times;
         }
@@ -189,6 +212,10 @@ impl Summary {
         self.fewest = [self.fewest, other.fewest].into_iter().flatten().min();
         self.grants += other.grants;
         self.contended += other.contended;
+        self.fair_grants += other.fair_grants;
+        self.fair_contended += other.fair_contended;
+        self.reads += other.reads;
+        self.writes += other.writes;
         for (fault, times) in other.faults {
             *self.faults.entry(fault).or_default() += times;
         }
@@ -210,6 +237,10 @@ impl Summary {
             ("operations", self.operations, 100.0),
             ("grants", self.grants, 35.0),
             ("contended grants", self.contended, 12.0),
+            ("fair grants", self.fair_grants, 5.0),
+            ("contended fair grants", self.fair_contended, 3.0),
+            ("reads", self.reads, 10.0),
+            ("writes", self.writes, 3.0),
         ] {
             found.extend(per_history(total, least).then(|| format!("{what}: {total}")));
         }
@@ -228,11 +259,12 @@ impl Summary {
         for (fault, times) in &self.faults {
             let _ = write!(faults, "{}\"{fault}\":{times}", if faults.is_empty() { "" } else { "," });
         }
-        let Self { histories, operations, grants, contended, violations, after_loss, .. } = self;
+        let Self { histories, operations, grants, contended, fair_grants, fair_contended, .. } = self;
+        let Self { reads, writes, violations, after_loss, .. } = self;
         format!(
             "{{\"histories\":{histories},\"operations\":{operations},\"grants\":{grants},\
-             \"contended\":{contended},\"faults\":{{{faults}}},\"violations\":{violations},\
-             \"after_loss\":{after_loss}}}"
+             \"contended\":{contended},\"fair_grants\":{fair_grants},\"fair_contended\":{fair_contended},\"reads\":{reads},\"writes\":{writes},\
+             \"faults\":{{{faults}}},\"violations\":{violations},\"after_loss\":{after_loss}}}"
         )
     }
 }

@@ -12,6 +12,7 @@ use lockwright::internals::ticket::{ClientId, Ticket};
 use crate::audit::Held;
 use crate::dice::Nanos;
 use crate::mutants::Rewrite;
+use crate::order::Queue;
 
 /// The server's clock when a history begins, in microseconds since 1970.
 const BEGIN: u64 = 1_700_000_000_000_000;
@@ -105,15 +106,35 @@ impl Server {
         self.subscriptions.retain(|&(subscriber, _), _| subscriber != client);
     }
 
+    pub fn is_subscribed(&self, client: usize) -> bool {
+        self.subscriptions.range((client, 0)..=(client, u64::MAX)).next().is_some()
+    }
+
+    fn items(&self, command: &[&str]) -> Vec<Value> {
+        match self.engine.command(command) {
+            Ok(Value::Array(items)) => items,
+            _ => Vec::new(),
+        }
+    }
+
+    /// `K:queue` and `K:waiting`.
+    pub fn queue(&self, lock: &str, subscribed: impl Fn(ClientId) -> bool) -> Queue {
+        let list = self.items(&["LRANGE", &format!("{lock}:queue"), "0", "-1"]);
+        let list = list.iter().filter_map(|item| Ticket::parse(text(item))).collect();
+        let mut queue = Queue { now: self.millis(), list, ..Queue::default() };
+        for pair in self.items(&["HGETALL", &format!("{lock}:waiting")]).chunks_exact(2) {
+            queue.read(text(&pair[0]), text(&pair[1]), &subscribed);
+        }
+        queue
+    }
+
     /// `K`; empty where nobody holds the lock.
     pub fn held(&self, lock: &str) -> Held {
-        let Ok(Value::Array(fields)) = self.engine.command(&["HGETALL", lock]) else {
-            return Held::default();
-        };
         let mut held = Held::default();
-        for pair in fields.chunks_exact(2) {
+        for pair in self.items(&["HGETALL", lock]).chunks_exact(2) {
             let (field, value) = (text(&pair[0]), text(&pair[1]));
             match field {
+                "mode" => value.clone_into(&mut held.mode),
                 "owner" => value.clone_into(&mut held.owner),
                 "token" => held.token = value.parse().unwrap_or(0),
                 "block" => held.block = value.parse().unwrap_or(0),

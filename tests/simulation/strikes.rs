@@ -6,7 +6,6 @@ use crate::client::Life;
 use crate::dice::{MILLI, Nanos, SECOND};
 use crate::faults::Fault;
 use crate::link::Step;
-use crate::report::lock_key;
 use crate::world::{Event, World};
 
 impl World {
@@ -137,20 +136,19 @@ impl World {
     /// Looks who holds a lock, and ends it.
     fn force(&mut self) {
         let Some(client) = self.victim() else { return };
-        let name = self.chance.pick(&self.locks).clone();
+        let name = self.chance.pick(self.locks).name;
         self.processes[client].spawn(|client| async move {
-            if let Ok(info) = client.inspect(&name).await
+            if let Ok(info) = client.inspect(name).await
                 && let Some(token) = info.token
             {
-                let _ = client.force_release(&name, token).await;
+                let _ = client.force_release(name, token).await;
             }
         });
         self.drive(client);
     }
 
     fn strike_server(&mut self, fault: Fault) {
-        let name: &String = self.chance.pick(&self.locks);
-        let lock = lock_key(name);
+        let lock = self.chance.pick(self.locks).key();
         let struck = match fault {
             Fault::DropLock => self.server.delete(&lock),
             Fault::DropQueue => self.server.delete(&format!("{lock}:queue")),

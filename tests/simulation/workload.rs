@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lockwright::Step::{Granted, Moved};
 use lockwright::internals::clock::Clock;
-use lockwright::{Client, Guard, LockError, Owner, ReentrantLock, RunError};
+use lockwright::{Client, FairLock, Guard, Kind, LockError, Mode, Owner, Place, ReentrantLock, RunError};
 
 use crate::dice::Dice;
 use crate::history::{Kept, Scribe};
-use crate::mix::{Mix, Terms};
+use crate::mix::{Mix, Named, Terms};
+use crate::sharing::Grasp;
 
 /// One thing that a task does with a lock.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +28,25 @@ pub enum Step {
     RunOrElse,
     /// Again and again by the same owner.
     Reenter,
+    /// A place in the queue of a fair lock that is watched, and sometimes given up.
+    Place,
+    // What follows is for a read/write lock.
+    Read,
+    Write,
+    /// A write that becomes a read.
+    Lower,
+    /// Write, read, write, by one owner.
+    Nest,
+    /// Read, and read again while inside; and ask to write, which cannot be.
+    ReadTwice,
+    /// Read by what is there, without asking.
+    Peek,
 }
 
 /// What the tasks of all clients share.
 pub struct Setting {
     pub mix: &'static Mix,
-    pub locks: Vec<String>,
+    pub locks: &'static [Named],
     /// Owners that every client has, as if they were sent along with a request.
     pub owners: Vec<Owner>,
     /// How long a section lasts at most, in milliseconds.
@@ -51,8 +66,45 @@ pub struct Worker {
 /// A handle, and how its attempts are recorded.
 struct Target {
     lock: usize,
-    handle: ReentrantLock,
+    handle: Handle,
     kept: Kept,
+}
+
+/// What an acquisition is asked with.
+pub struct Asked {
+    pub terms: Terms,
+    pub owner: Option<(u64, Owner)>,
+    pub kept: Kept,
+}
+
+/// The handle that asks so.
+macro_rules! on_terms {
+    ($lock:expr, $asked:expr) => {{
+        let mut lock = $lock.with_lease($asked.terms.lease());
+        if let Terms::MaxHold(limit) = $asked.terms {
+            lock = lock.with_max_hold(Duration::from_millis(limit));
+        }
+        match &$asked.owner {
+            Some((_, owner)) => lock.with_owner(owner),
+            None => lock,
+        }
+    }};
+}
+pub(crate) use on_terms;
+
+enum Handle {
+    Reentrant(ReentrantLock),
+    Fair(FairLock),
+}
+
+/// The same with a lock of either kind.
+macro_rules! with {
+    ($handle:expr, $lock:ident => $act:expr) => {
+        match $handle {
+            Handle::Reentrant($lock) => $act,
+            Handle::Fair($lock) => $act,
+        }
+    };
 }
 
 impl Worker {
@@ -74,7 +126,11 @@ impl Worker {
     }
 
     async fn step(&self, step: Step) {
-        let target = self.target(matches!(step, Step::Reenter));
+        let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
+        if self.setting.locks[lock].kind == Kind::ReadWrite {
+            return self.share(lock, step).await;
+        }
+        let target = self.target(lock, matches!(step, Step::Reenter));
         match step {
             Step::Lock => self.take(&target, None).await,
             Step::Try => self.take(&target, Some(Duration::ZERO)).await,
@@ -84,27 +140,31 @@ impl Worker {
             Step::RunFor => self.run_for(&target).await,
             Step::RunOrElse => self.run_or_else(&target).await,
             Step::Reenter => self.reenter(&target).await,
+            Step::Place => self.place(&target).await,
+            _ => unreachable!("{step:?} is for a read/write lock"),
         }
     }
 
-    fn target(&self, owned: bool) -> Target {
-        let lock = self.dice.few(self.setting.locks.len() as u64) as usize;
+    /// What the next acquisition is asked with.
+    pub fn asks(&self, mode: Mode, owned: bool) -> Asked {
         let terms = self.terms();
-        let mut handle = self.client.lock(&self.setting.locks[lock]).with_lease(terms.lease());
-        if let Terms::MaxHold(limit) = terms {
-            handle = handle.with_max_hold(Duration::from_millis(limit));
-        }
-        let mut owner = None;
-        if owned || self.dice.percent(self.setting.mix.owned) {
-            let (number, chosen) = self.owner();
-            handle = handle.with_owner(&chosen);
-            owner = Some(number);
-        }
+        let owner = (owned || self.dice.percent(self.setting.mix.owned)).then(|| self.owner());
+        let number = owner.as_ref().map(|(number, _)| *number);
         // Who re-enters gets the terms of the first acquisition.
         let alike = owner.is_none() || self.setting.mix.leases.iter().all(|terms| terms.is_endless());
         let endless = alike && terms.is_endless();
         let capped = matches!(terms, Terms::MaxHold(_));
-        Target { lock, handle, kept: Kept { owner, endless, capped } }
+        Asked { terms, owner, kept: Kept { mode, owner: number, endless, capped } }
+    }
+
+    fn target(&self, lock: usize, owned: bool) -> Target {
+        let asked = self.asks(Mode::Exclusive, owned);
+        let Named { name, kind } = self.setting.locks[lock];
+        let handle = match kind {
+            Kind::Fair => Handle::Fair(on_terms!(self.client.fair_lock(name), asked)),
+            _ => Handle::Reentrant(on_terms!(self.client.lock(name), asked)),
+        };
+        Target { lock, handle, kept: asked.kept }
     }
 
     /// A lease that is worth the way to the server.
@@ -138,12 +198,12 @@ impl Worker {
 
     async fn obtain(&self, target: &Target, limit: Option<Duration>) -> Option<(Guard, usize)> {
         self.scribe.operation(|| format!("asks for lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, limit);
+        let wait = self.scribe.asked(target.lock, limit, target.kept);
         let attempt = async {
             match limit {
-                None => target.handle.lock().await.map(Some),
-                Some(Duration::ZERO) => target.handle.try_lock().await,
-                Some(limit) => target.handle.try_lock_for(limit).await,
+                None => with!(&target.handle, lock => lock.lock().await.map(Some)),
+                Some(Duration::ZERO) => with!(&target.handle, lock => lock.try_lock().await),
+                Some(limit) => with!(&target.handle, lock => lock.try_lock_for(limit).await),
             }
         };
         match self.maybe_cut(attempt).await {
@@ -158,16 +218,16 @@ impl Worker {
     }
 
     fn granted(&self, target: &Target, wait: usize, guard: &Guard) -> usize {
-        self.scribe.granted(wait, target.kept, guard.token(), guard.remaining())
+        self.scribe.granted(wait, target.kept, guard.number(), guard.remaining())
     }
 
-    fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
+    pub fn without<T>(&self, wait: usize, line: impl FnOnce() -> String) -> Option<T> {
         self.scribe.ended(wait, line);
         None
     }
 
-    fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
-        self.scribe.failed(error, limited);
+    pub fn failed<T>(&self, wait: usize, error: &LockError, limited: bool) -> Option<T> {
+        self.scribe.failed(wait, error, limited);
         self.without(wait, || format!("failed: {error}"))
     }
 
@@ -182,29 +242,29 @@ impl Worker {
 
     async fn run(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}", target.lock));
-        let wait = self.scribe.asked(target.lock, None);
-        let run = target.handle.run(async |guard: &Guard| self.inside(target, wait, guard).await);
-        let ended = self.maybe_cut(run).await;
+        let wait = self.scribe.asked(target.lock, None, target.kept);
+        let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
+        let ended = with!(&target.handle, lock => self.maybe_cut(lock.run(inside)).await);
         self.after_run(wait, false, ended.map(|ended| ended.map(|()| true)));
     }
 
     async fn run_for(&self, target: &Target) {
         let limit = self.dice.millis(1, 2_000);
         self.scribe.operation(|| format!("runs under lock {}, {limit:?}", target.lock));
-        let wait = self.scribe.asked(target.lock, Some(limit));
-        let run = target.handle.run_for(limit, async |guard: &Guard| self.inside(target, wait, guard).await);
-        let ended = self.maybe_cut(run).await;
+        let wait = self.scribe.asked(target.lock, Some(limit), target.kept);
+        let inside = async |guard: &Guard| self.inside(target, wait, guard).await;
+        let ended = with!(&target.handle, lock => self.maybe_cut(lock.run_for(limit, inside)).await);
         self.after_run(wait, true, ended.map(|ended| ended.map(|ran| ran.is_some())));
     }
 
     async fn run_or_else(&self, target: &Target) {
         self.scribe.operation(|| format!("runs under lock {}, or else", target.lock));
-        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO));
+        let wait = self.scribe.asked(target.lock, Some(Duration::ZERO), target.kept);
         let inside = async |guard: &Guard| {
             self.inside(target, wait, guard).await;
             true
         };
-        let run = target.handle.run_or_else(inside, async |_| false);
+        let run = async { with!(&target.handle, lock => lock.run_or_else(inside, async |_| false).await) };
         let ended = self.maybe_cut(run).await;
         self.after_run(wait, false, ended);
     }
@@ -242,9 +302,44 @@ impl Worker {
         self.give_back(outer, hold).await;
     }
 
+    // ---- places -----------------------------------------------------------------------------------------------
+
+    async fn place(&self, target: &Target) {
+        let Handle::Fair(lock) = &target.handle else { return self.take(target, None).await };
+        self.scribe.operation(|| format!("joins the queue of lock {}", target.lock));
+        let wait = self.scribe.asked(target.lock, None, target.kept);
+        match self.maybe_cut(lock.queue()).await {
+            Some(Ok(place)) => self.stand(target, wait, place).await,
+            Some(Err(error)) => self.failed(wait, &error, false).unwrap_or_default(),
+            None => self.scribe.ended(wait, || "dropped its joining".into()),
+        }
+    }
+
+    /// Moves forward to the grant, with steps that are cut off, unless it has enough before.
+    async fn stand(&self, target: &Target, wait: usize, mut place: Place) {
+        self.scribe.placed(wait, place.position());
+        let patience = if self.dice.percent(25.0) { self.dice.below(6) } else { u64::MAX };
+        for _ in 0..patience {
+            let before = place.position();
+            match self.maybe_cut(place.next()).await {
+                Some(Ok(Moved(position))) => self.scribe.moved(before, position),
+                Some(Ok(Granted(guard))) => {
+                    let hold = self.granted(target, wait, &guard);
+                    self.section(&guard, hold).await;
+                    return self.give_back(guard, hold).await;
+                }
+                Some(Err(error)) => return self.failed(wait, &error, false).unwrap_or_default(),
+                // The place stays, and the lock may come meanwhile.
+                None => self.pause(40).await,
+            }
+        }
+        drop(place);
+        self.scribe.ended(wait, || "gives up its place".into());
+    }
+
     // ---- inside -----------------------------------------------------------------------------------------------
 
-    async fn section(&self, guard: &Guard, hold: usize) {
+    pub async fn section(&self, guard: &impl Grasp, hold: usize) {
         for _ in 0..self.dice.below(3) {
             self.write(guard, hold);
             let longest = if self.dice.percent(4.0) { 12 } else { 1 } * self.setting.section;
@@ -266,21 +361,21 @@ impl Worker {
     }
 
     /// Looks at the guard, and writes whether or not it is held still: the resource must know better.
-    fn write(&self, guard: &Guard, hold: usize) {
+    fn write(&self, guard: &impl Grasp, hold: usize) {
         let left = guard.remaining();
         self.scribe.seen(hold, left);
         self.scribe.write(hold, guard.is_held());
     }
 
-    async fn extend(&self, guard: &Guard) {
+    async fn extend(&self, guard: &impl Grasp) {
         let length = self.dice.millis(200, 4_000);
-        self.scribe.operation(|| format!("extends token {} by {length:?}", guard.token()));
+        self.scribe.operation(|| format!("extends token {} by {length:?}", guard.number()));
         let _ = self.maybe_cut(guard.extend(length)).await;
     }
 
     // ---- ways out ---------------------------------------------------------------------------------------------
 
-    async fn give_back(&self, guard: Guard, hold: usize) {
+    pub async fn give_back(&self, guard: impl Grasp, hold: usize) {
         self.scribe.seen(hold, guard.remaining());
         if self.dice.percent(35.0) {
             self.scribe.released(hold, "drops");
@@ -291,7 +386,7 @@ impl Worker {
     }
 
     /// Runs the future to its end, or, as often as the mix says, only up to a random poll or moment.
-    async fn maybe_cut<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub async fn maybe_cut<F: Future>(&self, future: F) -> Option<F::Output> {
         if !self.dice.percent(self.setting.mix.cancelled) {
             return Some(future.await);
         }
@@ -330,10 +425,10 @@ impl<F: Future> Future for Cut<F> {
 }
 
 /// Records that a section was left, at its end or because its future was dropped.
-struct Left<'a> {
-    scribe: &'a Scribe,
-    hold: usize,
-    how: &'static str,
+pub struct Left<'a> {
+    pub scribe: &'a Scribe,
+    pub hold: usize,
+    pub how: &'static str,
 }
 
 impl Drop for Left<'_> {

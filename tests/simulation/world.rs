@@ -21,8 +21,9 @@ use crate::dice::{Dice, MILLI, Nanos, SECOND};
 use crate::faults::{Fault, Incident};
 use crate::history::{Book, Scribe};
 use crate::link::{Link, Step};
-use crate::mix::{MIXES, Mix, Weather, config};
-use crate::mutants::{Mutation, SHORT_QUEUE};
+use crate::mix::{MIXES, Mix, Named, Weather, config};
+use crate::mutants::{Mutation, SHORT_LIMIT, SHORT_QUEUE};
+use crate::order::LIMIT;
 use crate::server::{Posted, Server};
 use crate::wire::Request;
 use crate::workload::{Setting, Worker};
@@ -91,7 +92,7 @@ pub struct World {
     pub server: Server,
     pub processes: Vec<Process>,
     pub links: Vec<Link>,
-    pub locks: Vec<String>,
+    pub locks: &'static [Named],
     pub net: Dice,
     pub chance: Dice,
     /// The mean time between two faults, in milliseconds: shorter where sections are.
@@ -120,7 +121,7 @@ impl World {
         };
         let book = Book::new(mix.operations, recipe.traced);
         let (net, chance) = (dice.fork(), dice.fork());
-        let locks = ["orders", "a second one"][..1 + usize::from(dice.percent(20.0))].to_vec();
+        let locks = if dice.percent(mix.all_locks) { mix.locks } else { &mix.locks[..1] };
         let short = mix.short_queue.then_some(&SHORT_QUEUE);
         let rewrite = recipe.mutant.and_then(Mutation::rewrite).or(short);
         let distance = dice.weighted(&[(1, 80), (8, 12), (25, 8)]);
@@ -133,11 +134,11 @@ impl World {
             distance,
             now: 0,
             book,
-            audit: Audit::default(),
+            audit: Audit::new(if mix.short_queue { SHORT_LIMIT } else { LIMIT }),
             server: Server::new(rewrite),
             processes: Vec::new(),
             links: Vec::new(),
-            locks: locks.into_iter().map(str::to_owned).collect(),
+            locks,
             net,
             chance,
             every: mix.every,
@@ -158,7 +159,7 @@ impl World {
         self.every = (self.mix.every * (section + 40) / 440).max(40);
         let setting = Arc::new(Setting {
             mix: self.mix,
-            locks: self.locks.clone(),
+            locks: self.locks,
             owners,
             section,
             hop: Duration::from_nanos(self.hop()),

@@ -1,13 +1,16 @@
 //! What every back end must do: cases that know no back end. A case is a function over a [`Deployment`]; it stands
 //! once in [`for_each_case`], and `tests/conformance.rs` makes a test of it for each back end.
 
+pub mod downgrade;
 pub mod fair;
 pub mod fenced;
 pub mod leases;
 pub mod lifecycle;
 pub mod load;
 pub mod owners;
+pub mod read_write;
 pub mod reentrant;
+pub mod shared_reads;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 use lockwright::internals::clock::Clock;
 use lockwright::{Client, ClientBuilder, Guard, LockInfo};
 
+use crate::support::kinds;
 use crate::support::time::{PATIENCE, soon};
 
 /// The cases, by topic, with what a back end must be capable of to run them.
@@ -95,6 +99,44 @@ macro_rules! for_each_case {
                 places_end_with_their_client,
                 a_hundred_tasks_take_turns,
             }
+            [ReadWrite] read_write {
+                many_read_or_one_writes,
+                reads_and_writes_dropped_outside_a_runtime_free,
+                readers_and_writers_take_turns_in_order,
+                readers_at_the_head_enter_together,
+                waits_of_readers_and_writers_end_in_time,
+                sections_are_run_while_reading_and_writing,
+                a_read_write_lock_is_a_kind_of_its_own,
+                inspection_shows_readers_and_who_waits,
+                force_takes_a_lock_from_all_readers,
+                a_writer_reads_and_writes_again,
+                a_reader_that_asks_to_write_would_wait_for_itself,
+                an_owner_reads_again_past_waiting_writers,
+                each_hold_has_its_own_lease,
+                limits_of_reads_and_writes_end_them,
+                a_read_or_write_that_is_dropped_while_it_waits_leaves_nothing,
+                closing_ends_reads_and_writes,
+                two_hundred_tasks_read_and_write,
+            }
+            [ReadWrite] shared_reads {
+                readers_of_one_client_share_one_hold,
+                a_read_beside_others_is_done_at_its_first_poll,
+                a_crowd_of_readers_does_not_hold_up_a_writer,
+                readers_that_come_behind_a_writer_wait_for_it,
+                a_read_that_was_not_asked_back_is_asked_for_again,
+                a_cached_read_stays_until_somebody_writes,
+                a_cached_read_that_is_idle_is_given_back,
+                readers_lose_their_hold_together,
+                a_reader_that_is_dropped_while_others_wait_leaves_them_waiting,
+            }
+            [ReadWrite] downgrade {
+                a_downgrade_lets_waiting_readers_in_and_no_writer,
+                a_downgraded_write_is_a_read_like_any_other,
+                a_downgrade_within_a_write_leaves_the_write,
+                a_downgrade_that_is_dropped_leaves_nothing,
+                a_write_that_was_lost_does_not_become_a_read,
+                closing_ends_a_downgrade,
+            }
         }
     };
 }
@@ -105,6 +147,7 @@ pub(crate) use for_each_case;
 pub enum Capability {
     Reentrant,
     Fair,
+    ReadWrite,
 }
 
 /// A back end with a fresh store behind it, for one case.
@@ -199,17 +242,17 @@ pub async fn info(client: &Client, name: &str) -> LockInfo {
     client.inspect(name).await.expect("the server answers")
 }
 
-/// Takes a lock that is free now.
+/// Takes a lock that is free now; its name tells its [kind](kinds).
 pub async fn take(client: &Client, name: &str) -> Guard {
-    client.lock(name).try_lock().await.expect("the server answers").expect("the lock is free")
+    kinds::try_lock(client, name).await.expect("the server answers").expect("the lock is free")
 }
 
 /// Takes a lock that comes free soon.
 pub async fn wait_for(client: &Client, name: &str) -> Guard {
-    soon("the lock", client.lock(name).lock()).await.expect("it is granted")
+    soon("the lock", kinds::lock(client, name)).await.expect("it is granted")
 }
 
 /// Whether another client finds the lock held.
 pub async fn is_busy(client: &Client, name: &str) -> bool {
-    client.lock(name).try_lock().await.expect("the server answers").is_none()
+    kinds::try_lock(client, name).await.expect("the server answers").is_none()
 }

@@ -101,6 +101,18 @@ impl Server {
         signal(self.pid(), name);
     }
 
+    /// How many scripts it has run since it started, or was asked to forget.
+    pub fn script_calls(&self) -> u64 {
+        let stats = self.connection().ok(&["INFO", "commandstats"]).text();
+        let calls = |name: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+            line.map_or(0, |rest| {
+                rest.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number")
+            })
+        };
+        calls("evalsha") + calls("eval")
+    }
+
     /// The server's own files.
     pub fn folder(&self) -> &Path {
         self.folder.path()

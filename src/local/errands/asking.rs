@@ -121,13 +121,14 @@ fn take_answer(
         AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
         AcquireReply::Queued(queued) => {
             let waited_before = state.mark_queued(id);
-            state.queued(id, &queued, now, out);
             // Called new though it had waited: it was dropped there, and its client's other tickets with it.
             if queued.new && waited_before {
                 state.send_again(&lock, id, out);
             }
+            state.queued(id, &queued, now, out);
         }
         AcquireReply::Busy { .. } => state.busy(id, now, out),
+        AcquireReply::WouldDeadlock => state.fail(id, &LockError::WouldDeadlock, now, out),
         // The reply's server time is the newest sample now: the next request is in time.
         AcquireReply::Stale => return false,
         AcquireReply::KindMismatch { found } => state.fail(id, &LockError::KindMismatch { found }, now, out),

@@ -88,7 +88,6 @@ fn leaving_call(
         keys: &departure.lock.keys,
         kind: departure.lock.kind,
         ticket: departure.ticket,
-        owner: departure.owner,
         next,
         deaf,
         terms,

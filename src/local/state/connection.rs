@@ -29,8 +29,22 @@ impl State {
         self.counted = up.counted;
         self.deaf = false;
         self.refused = None;
+        if self.run_id.as_ref() != Some(&up.run_id) {
+            self.run_id = Some(up.run_id.clone());
+            self.servers += 1;
+            // It may have lost writes, and whoever reads now must hear of the version that it has.
+            self.ask_all_back(now, out);
+        }
         self.poll_all(out);
         self.renew_all(now, out);
+    }
+
+    /// No messages come until the next [`up`](Self::up).
+    pub fn deafened(&mut self, now: Moment, out: &mut Outbox) {
+        self.deaf = true;
+        self.poll_all(out);
+        // Nobody could ask for them.
+        self.ask_all_back(now, out);
     }
 
     pub fn down(&mut self, detail: String) {

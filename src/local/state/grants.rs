@@ -1,14 +1,12 @@
 //! Grants: a ticket becomes a hold, and who waits for it is let in.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
 use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::Fault;
-use crate::guard::Hold;
 use crate::lease::{certain, trusted_until};
 use crate::local::lane::{Held, Lane, LaneId, Phase, Share, Waiter, WaiterId};
 use crate::local::outbox::Outbox;
@@ -94,11 +92,13 @@ impl State {
         if trusted <= now {
             return self.granted_too_late(id, now, out);
         }
+        let waiting = grant.waiting || lane.waiting().is_some_and(|waiting| waiting.contended);
         let confirmed = !lease.is_renewed() && grant.trusted >= fixed_end;
         let mut block = TokenBlock::new(grant.token, lane.attempt.block);
-        let token = block.take().expect("a block is never empty");
+        // A read mints none: it shows the last one.
+        let token = block.take().unwrap_or(grant.token);
         let held = Held {
-            hold: Arc::new(Hold::new(token, trusted)),
+            hold: lane.new_hold(id, token, trusted, self.servers),
             guards: 0,
             block,
             trusted,
@@ -106,16 +106,23 @@ impl State {
             fixed_end,
             max_end,
             renew_at: (!confirmed).then_some(grant.renew),
+            idle_at: Moment::NEVER,
             due: Moment::NEVER,
-            contended: grant.waiting.then_some(now),
+            contended: waiting.then_some(now),
             task: None,
         };
         self.end_waiting(id, now, out);
         let lane = self.lanes.get_mut(&id).expect("it was there above");
+        let keep = lane.request.keep;
         lane.phase = Phase::Held(held);
-        self.let_in(id, out);
+        self.let_in(id, now, out);
         if !mutant::is(Mutant::ArmedLate) {
             self.schedule(id, out);
+        }
+        self.keep(id, keep, now, out);
+        // Deaf, it would not hear that somebody begins to wait.
+        if waiting || self.deaf {
+            self.ask_back(id, now, out);
         }
     }
 
@@ -131,18 +138,16 @@ impl State {
         self.fail(id, &Fault::Unavailable { detail }.into(), now, out);
     }
 
-    /// Gives the hold to the first waiter; to all of them where they are one owner. Tries that came meanwhile see
-    /// it held.
-    pub(super) fn let_in(&mut self, id: LaneId, out: &mut Outbox) {
+    /// Gives the hold to the first waiter; to all of them where they are one owner, or readers. Tries that came
+    /// meanwhile see it held.
+    pub(super) fn let_in(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let lane = self.lanes.get_mut(&id).expect("the caller has it");
-        let all = matches!(lane.share, Share::Owner(_));
+        let all = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         while let Some((waiter, entry)) = lane.waiters.pop_first() {
             let held = lane.held().expect("the caller made it held");
-            held.guards += 1;
+            held.admit(now);
             held.task = entry.task;
-            let hold = held.hold.clone();
-            let outcome = Ok(Some(lane.hold_ref(id, hold)));
-            self.outcomes.insert(waiter, outcome);
+            self.outcomes.insert(waiter, Ok(Some(held.hold.clone())));
             out.wakers.extend(entry.waker);
             if !all {
                 break;

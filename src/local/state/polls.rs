@@ -23,7 +23,7 @@ impl State {
 
     /// Half of the smallest claim among the lock's waiting tickets: one grant whose message is lost must be asked
     /// for, with room for one lost poll, before its claim ends and its place with it.
-    fn poll_interval(&self, id: LaneId) -> Duration {
+    pub fn poll_interval(&self, id: LaneId) -> Duration {
         let claim = self.smallest_claim(id);
         if self.deaf { DEAF_POLL.min(claim / 2) } else { claim / 2 }
     }
@@ -35,9 +35,8 @@ impl State {
 
     /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
     fn smallest_claim(&self, id: LaneId) -> Duration {
-        let lanes = self.locks[&self.lanes[&id].request.lock].lanes.iter().map(|id| &self.lanes[id]);
-        let waiting = lanes.filter(|lane| matches!(lane.phase, Phase::Waiting(_)));
-        waiting.map(|lane| lane.request.lease.length()).fold(self.spans.claim, Duration::min)
+        let shortest = self.locks[&self.lanes[&id].request.lock].leases.first();
+        shortest.map_or(self.spans.claim, |&(lease, _)| lease.min(self.spans.claim))
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.
@@ -50,17 +49,18 @@ impl State {
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.ends = now.plus(left);
         }
-        if self.polls(id) {
-            let within = self.poll_interval(id).min(left);
-            self.set_poll(id, Some(now.plus(within)), out);
-        }
+        let within = self.poll_interval(id).min(left);
+        self.set_poll(id, self.polls(id).then(|| now.plus(within)), out);
     }
 
     /// Has a lane poll that did not need to before: within an interval, and when the lease ends that is waited for.
     pub(super) fn poll_in_time(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let ends = self.locks[&self.lanes[&id].request.lock].ends;
         let ends = if ends > now { ends } else { Moment::NEVER };
-        let latest = now.plus(self.poll_interval(id)).min(ends);
+        self.poll_by(id, now.plus(self.poll_interval(id)).min(ends), out);
+    }
+
+    pub(super) fn poll_by(&mut self, id: LaneId, latest: Moment, out: &mut Outbox) {
         let known = self.lanes.get_mut(&id).and_then(Lane::waiting).and_then(|waiting| waiting.poll_at);
         if known.is_none_or(|at| at > latest) {
             self.set_poll(id, Some(latest), out);
@@ -121,7 +121,7 @@ mod tests {
     use crate::local::state::{Entered, Spans};
     use crate::name::{LockKeys, Namespace};
     use crate::owner::Owner;
-    use crate::scripts::{Granted, Kind};
+    use crate::scripts::{Granted, Kind, Mode};
     use crate::ticket::{ClientId, Tickets};
 
     const CLAIM: Duration = Duration::from_secs(3);
@@ -132,6 +132,7 @@ mod tests {
             client_deadline: Duration::from_secs(10),
             command_timeout: Duration::from_secs(1),
             unavailable_after: Duration::from_secs(10),
+            cache_idle: Duration::from_secs(60),
         };
         State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), Moment::ORIGIN)
     }
@@ -143,11 +144,13 @@ mod tests {
                 kind: Kind::Reentrant,
                 keys: LockKeys::new(&Namespace::default(), "a").expect("it is a name"),
             },
+            mode: Mode::Exclusive,
             owner: Some(Owner::new().id()),
             lease: Lease::renewed(lease),
             max_hold: None,
             label: None,
             waits: true,
+            keep: false,
         };
         match state.enter(request, None, Moment::ORIGIN, out) {
             Entered::Wait(wait) => wait.lane,

@@ -1,6 +1,5 @@
 //! Passing a hold on, giving it back, losing it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,7 +7,6 @@ use tokio::sync::oneshot;
 use super::State;
 use crate::clock::Moment;
 use crate::error::{LockError, LossReason, UnlockError};
-use crate::guard::Hold;
 use crate::local::lane::{HoldRef, Lane, LaneId, Phase};
 use crate::local::outbox::{Departure, Errand, Outbox, Report};
 use crate::ticket::Ticket;
@@ -24,6 +22,7 @@ pub enum Released {
 }
 
 impl State {
+    /// A guard is gone; of a hold with a gate the last one, as it seemed.
     pub fn release(
         &mut self,
         held: &HoldRef,
@@ -32,15 +31,16 @@ impl State {
         out: &mut Outbox,
     ) -> Released {
         let id = held.lane;
-        if self.lanes.get(&id).is_some_and(|lane| lane.ticket() == held.ticket && lane.held_is_over(now)) {
-            self.lose(id, LossReason::Expired, now, out);
-        }
-        if let Some(reason) = held.hold.reason() {
-            // Its guards are gone, or one of them is: nobody counts on what is left of its lease.
-            if let Some(departure) = self.expired.remove(&held.ticket.number) {
-                self.leave(departure, out);
-            }
+        if let Some(reason) = self.loss(held, now, out) {
             return Released::Lost(reason);
+        }
+        if let Some(gate) = &held.gate {
+            // Others may have come since the last one was out, or have told of it before.
+            if self.held_lane(id, held.ticket).is_none() || !gate.close_if_empty() {
+                return Released::Locally;
+            }
+            self.give_back(id, done, now, out);
+            return Released::Sent;
         }
         let lane = self.lanes.get_mut(&id).expect("a hold that is not lost has a lane");
         let passes = lane.passes(now);
@@ -51,16 +51,32 @@ impl State {
         }
         if passes {
             let token = books.block.take().expect("a hold with a used-up block is not passed");
-            books.hold = Arc::new(Hold::new(token, books.trusted));
-            self.let_in(id, out);
+            let trusted = books.trusted;
+            let hold = lane.new_hold(id, token, trusted, self.servers);
+            lane.held().expect("it was held above").hold = hold;
+            self.let_in(id, now, out);
             return Released::Locally;
         }
         self.give_back(id, done, now, out);
         Released::Sent
     }
 
+    /// Why a hold is lost whose guard goes, if it is; what the server may still have of it is given back.
+    pub(super) fn loss(&mut self, held: &HoldRef, now: Moment, out: &mut Outbox) -> Option<LossReason> {
+        let id = held.lane;
+        if self.lanes.get(&id).is_some_and(|lane| lane.ticket() == held.ticket && lane.held_is_over(now)) {
+            self.lose(id, LossReason::Expired, now, out);
+        }
+        let reason = held.hold.reason()?;
+        // Its guards are gone, or one of them is: nobody counts on what is left of its lease.
+        if let Some(departure) = self.expired.remove(&held.ticket.number) {
+            self.leave(departure, out);
+        }
+        Some(reason)
+    }
+
     /// Sends the hold's leaving, with the next ticket where somebody waits.
-    fn give_back(
+    pub(super) fn give_back(
         &mut self,
         id: LaneId,
         done: Option<oneshot::Sender<Result<(), UnlockError>>>,
@@ -83,7 +99,6 @@ impl State {
         Departure {
             lock: lane.request.lock.clone(),
             ticket: lane.ticket(),
-            owner: lane.request.owner,
             next: None,
             give_up: give_up.max(kept.plus(self.spans.command_timeout)),
             trusted,
@@ -106,13 +121,18 @@ impl State {
     /// The hold is lost. Those who wait behind it ask anew.
     pub fn lose(&mut self, id: LaneId, reason: LossReason, now: Moment, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
-        out.reports.push(Report::Lost { token: held.hold.token(), reason });
-        out.wakers.extend(held.hold.lose(reason));
+        out.reports.push(Report::Lost { token: held.hold.hold.token(), reason });
+        let is_guarded = !held.close();
+        out.wakers.extend(held.hold.hold.lose(reason));
         if reason == LossReason::Expired {
-            // The server may keep it for longer, and whoever guards it may still be at work.
             self.expired.retain(|_, departure| departure.give_up > now);
             let departure = self.departure(id, now);
-            self.expired.insert(departure.ticket.number, departure);
+            // The server may keep it for longer, and whoever guards it may still be at work.
+            if is_guarded {
+                self.expired.insert(departure.ticket.number, departure);
+            } else {
+                self.leave(departure, out);
+            }
         }
         if let Some((id, _)) = self.detach(id, now, out) {
             self.ask(id, false, out);
@@ -157,7 +177,8 @@ impl State {
                 self.settle(waiter, entry, Err(LockError::Closed), out);
             }
             if let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) {
-                out.wakers.extend(held.hold.lose(LossReason::Closed));
+                held.close();
+                out.wakers.extend(held.hold.hold.lose(LossReason::Closed));
                 self.give_back(id, None, now, out);
             } else {
                 self.close_if_deserted(id, now, out);

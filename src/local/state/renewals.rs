@@ -22,6 +22,8 @@ impl State {
         for id in near {
             if self.lanes[&id].held_is_over(now) {
                 self.lose(id, LossReason::Expired, now, out);
+            } else if self.is_idle(id, now, out) {
+                self.give_back(id, None, now, out);
             } else if let Some(renewal) = self.begin_renewal(id, now) {
                 due.push(renewal);
                 self.schedule(id, out);
@@ -44,7 +46,9 @@ impl State {
         let lane = self.lanes.get_mut(&id)?;
         let (lock, ticket, lease) = (lane.request.lock.clone(), lane.ticket(), lane.request.lease);
         let held = lane.held()?;
-        let early = lease.length() / 30;
+        // A part of what is left, not of the lease: a claim is shorter, and a section that ends in its first third
+        // would be renewed for nothing.
+        let early = held.trusted.since(now) / 30;
         if held.renew_at? > now.plus(early.min(Duration::from_secs(1))) {
             return None;
         }
@@ -76,11 +80,14 @@ impl State {
         // By what is left, not by the lease: an extension may have been shorter, and be all that there is.
         let confirmed = !lease.is_renewed() && left >= held.fixed_end.since(sent);
         held.renew_at = (!confirmed).then(|| sent.plus(left.min(lease.length()) / 3));
-        held.hold.trust(held.trusted, false);
+        held.hold.hold.trust(held.trusted, false);
         if waiting {
             held.contended.get_or_insert(now);
         }
         self.schedule(due.lane, out);
+        if waiting {
+            self.ask_back(due.lane, now, out);
+        }
     }
 
     /// A renewal brought no answer: tried again soon, until the validity ends.
@@ -89,7 +96,7 @@ impl State {
         let Some(lane) = self.held_lane(due.lane, due.ticket) else { return };
         let held = lane.held().expect("it is held");
         held.renew_at = Some(now.plus(pause));
-        held.hold.doubt();
+        held.hold.hold.doubt();
         self.schedule(due.lane, out);
     }
 
@@ -119,7 +126,7 @@ impl State {
     /// Enters in the watchdog's books when the lane needs it next.
     pub(super) fn schedule(&mut self, id: LaneId, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
-        let at = held.renew_at.unwrap_or(Moment::NEVER).min(held.trusted);
+        let at = held.renew_at.unwrap_or(Moment::NEVER).min(held.trusted).min(held.idle_at);
         self.set_due(id, Some(at), out);
     }
 

@@ -1,5 +1,6 @@
 //! Entering, waiting and giving up.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use super::State;
@@ -18,7 +19,7 @@ pub struct WaiterRef {
 }
 
 /// How a wait ended: `None` is contention.
-pub type Outcome = Result<Option<HoldRef>, LockError>;
+pub type Outcome = Result<Option<Arc<HoldRef>>, LockError>;
 
 /// What entering brings.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub enum Entered {
 }
 
 enum Joined {
-    Enters(HoldRef),
+    Enters(Arc<HoldRef>),
     Busy,
     Waits(LaneId),
 }
@@ -62,7 +63,7 @@ impl State {
                 Joined::Busy => return Entered::Now(Ok(None)),
                 Joined::Waits(id) => id,
             },
-            None => self.open(request.clone(), share, now),
+            None => self.open(request.clone(), now),
         };
         let waiter = self.new_id();
         let entry = Waiter { request, waker: None, task, since: now, warned: false };
@@ -74,6 +75,19 @@ impl State {
         Entered::Wait(WaiterRef { lane, waiter })
     }
 
+    /// What `request` can have at once, of a hold that is there: nothing is sent for it.
+    pub fn reenter(&mut self, request: &Request, now: Moment, out: &mut Outbox) -> Option<Arc<HoldRef>> {
+        let id = *self.locks.get(&request.lock)?.shared.get(&request.share())?;
+        if self.closed || self.lanes[&id].held_is_over(now) {
+            return None;
+        }
+        self.held_lane(id, self.lanes[&id].ticket())?;
+        match self.join(id, request, now, out) {
+            Joined::Enters(held) => Some(held),
+            Joined::Busy | Joined::Waits(_) => None,
+        }
+    }
+
     fn join(&mut self, id: LaneId, request: &Request, now: Moment, out: &mut Outbox) -> Joined {
         let over = self.lanes[&id].held_is_over(now);
         if over {
@@ -82,30 +96,41 @@ impl State {
             return match self.lanes.contains_key(&id) {
                 true if !request.waits => Joined::Busy,
                 true => Joined::Waits(id),
-                false => Joined::Waits(self.open(request.clone(), request.share(), now)),
+                false => Joined::Waits(self.open(request.clone(), now)),
             };
         }
         let lane = self.lanes.get_mut(&id).expect("lanes of the index exist");
-        let owned = matches!(lane.share, Share::Owner(_));
+        let shares = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         match &mut lane.phase {
-            Phase::Held(held) if owned => {
-                held.guards += 1;
+            Phase::Held(held) if shares => {
+                held.admit(now);
                 let held = held.hold.clone();
-                Joined::Enters(lane.hold_ref(id, held))
+                self.keep(id, request.keep, now, out);
+                Joined::Enters(held)
             }
             Phase::Held(_) if !request.waits => Joined::Busy,
             Phase::Waiting(waiting) if waiting.answered && !request.waits => Joined::Busy,
-            _ => Joined::Waits(id),
+            _ => {
+                lane.request.keep |= request.keep;
+                Joined::Waits(id)
+            }
         }
     }
 
-    fn open(&mut self, request: Request, share: Share, now: Moment) -> LaneId {
+    fn open(&mut self, request: Request, now: Moment) -> LaneId {
+        let ticket = self.tickets.next();
+        self.open_for(ticket, request, now)
+    }
+
+    /// A lane for a ticket that is there already.
+    pub(super) fn open_for(&mut self, ticket: Ticket, request: Request, now: Moment) -> LaneId {
         let id = self.new_id();
-        let lane = Lane::new(request, self.tickets.next(), now);
+        let lane = Lane::new(request, ticket, now);
         let lock = self.locks.entry(lane.request.lock.clone()).or_default();
         lock.lanes.insert(id);
-        if share != Share::Alone {
-            lock.shared.insert(share, id);
+        if lane.share != Share::Alone {
+            // A downgrade may bring a second one: the first one is joined.
+            lock.shared.entry(lane.share.clone()).or_insert(id);
         }
         self.lanes.insert(id, lane);
         self.begin_waiting(id);
@@ -116,8 +141,9 @@ impl State {
     pub(super) fn begin_waiting(&mut self, id: LaneId) {
         let lane = &self.lanes[&id];
         self.by_ticket.insert(lane.ticket().number, id);
+        let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
+        lock.leases.insert((lane.request.lease.length(), id));
         if !lane.polls_itself() {
-            let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
             lock.waiting.insert((lane.ticket().number, id));
         }
     }
@@ -128,6 +154,7 @@ impl State {
         let lane = &self.lanes[&id];
         let place = (lane.ticket().number, id);
         let Some(lock) = self.locks.get_mut(&lane.request.lock) else { return };
+        lock.leases.remove(&(lane.request.lease.length(), id));
         let was_eldest = lock.waiting.first() == Some(&place);
         lock.waiting.remove(&place);
         if let Some(&(_, eldest)) = lock.waiting.first().filter(|_| was_eldest) {
@@ -161,7 +188,7 @@ impl State {
     }
 
     /// Ends a wait. Returns what it had brought meanwhile: a hold among it must be released.
-    fn cancel(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) -> Option<Outcome> {
+    pub(super) fn cancel(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) -> Option<Outcome> {
         let outcome = self.take_outcome(wait);
         if outcome.is_none() {
             self.leave_lane(wait, now, out);
@@ -190,7 +217,9 @@ impl State {
 
     /// Ends a wait whose future was dropped, and releases what it was given unseen.
     pub fn abandon(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) {
-        if let Some(Ok(Some(held))) = self.cancel(wait, now, out) {
+        if let Some(Ok(Some(held))) = self.cancel(wait, now, out)
+            && held.leave()
+        {
             self.release(&held, None, now, out);
         }
     }

@@ -1,0 +1,46 @@
+//! One call's time by the server's own count, and a lock that many wait for.
+
+use lockwright::internals::backend::Value;
+use lockwright::internals::scripts::{Attempt, Call, Kind};
+
+use crate::rig::{self, Peer, Rig};
+
+/// Sends a call as clients send it.
+pub fn send(rig: &mut Rig, call: &Call) -> Value {
+    let sha = rig.wire.ok(&["SCRIPT", "LOAD", call.script.text]).text();
+    let count = call.keys.len().to_string();
+    let mut words = vec!["EVALSHA", &sha, &count];
+    words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
+    rig::value(rig.wire.ok(&words))
+}
+
+/// For how many microseconds the server says that it worked for all that was sent so since the last reset.
+pub fn micros(rig: &mut Rig) -> f64 {
+    let stats = rig.wire.ok(&["INFO", "commandstats"]).text();
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).expect("it was called");
+    let micros = line.split("usec=").nth(1).and_then(|rest| rest.split(',').next()).expect("a time");
+    micros.parse().expect("a number")
+}
+
+/// A call's reply, and the server's microseconds for it.
+pub fn timed(rig: &mut Rig, call: &Call) -> (Value, f64) {
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    let reply = send(rig, call);
+    (reply, micros(rig))
+}
+
+pub fn server_micros(rig: &mut Rig, call: &Call) -> f64 {
+    timed(rig, call).1
+}
+
+/// A lock that is held, with so many waiting tickets of a few clients.
+pub fn crowd(kind: Kind, waiting: usize) -> (Rig, Vec<Peer>, Attempt, Vec<Attempt>) {
+    let mut rig = Rig::new();
+    rig.kind = kind;
+    let peers: Vec<Peer> = (0..8).map(|_| rig.client()).collect();
+    let holder = peers[0].attempt();
+    rig.granted(&holder);
+    let waiters: Vec<Attempt> = (0..waiting).map(|at| peers[1 + at % 7].attempt()).collect();
+    waiters.iter().for_each(|attempt| drop(rig.queued(attempt)));
+    (rig, peers, holder, waiters)
+}

@@ -1,0 +1,71 @@
+-- read_write/acquire, version 1
+-- EFFECT   Gives the lock to a ticket, to read or to write, adds the ticket's hold where its owner holds the lock, or
+--          queues it. A read goes in beside others, unless a write waits before it. A lock that is found free goes to
+--          the first waiting tickets that can be reached: a run of reads, or one write. Repeating the call is harmless.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- KEYS[5]  zset    K:readers: read holds
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  ticket  mine
+-- ARGV[6]  owner   mine; - where I have none
+-- ARGV[7]  ms      my lease
+-- ARGV[8]  count   how many tokens my grant carries: 2 to write, 0 to read
+-- ARGV[9]  text    my label; may be empty
+-- ARGV[10] ms      server time after which this call changes nothing
+-- ARGV[11] 012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
+-- ARGV[12] 01      whether my client hears no messages
+-- ARGV[13] mode    read or write
+-- RETURNS  granted now:ms token:token left:ms waiting:01
+--          (token: of a read, its version; waiting: of a read, whether a write does)
+-- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
+--            hold:ticket...
+--          (more: call again, this call got only part of the way; sequence: how many had joined this queue, mine the
+--          last; living: how many wait; holds: all of my client, but for a read that waits behind reads, where my
+--          client has to be deaf)
+-- RETURNS  busy now:ms left:ms
+-- RETURNS  would_deadlock now:ms
+--          (my owner reads, and I am to write; I do not wait any more)
+-- RETURNS  stale now:ms
+-- RETURNS  kind_mismatch now:ms kind:text
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    grant   the waiting tickets that the lock went to
+-- WAKES    lost    the same tickets, where their grant could not be given a lease
+-- WAKES    held    the holders: all reads, where the ticket is the first that is to write, or polls and that one's
+--                  client is silent; the write, where the ticket heads the queue or polls
+-- COST     9 (a read beside others, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
+--          SPUBLISH TIME
+--            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
+local call = open_call(KIND)
+call.readers = KEYS[5]
+local me = {
+  mode = ARGV[13], ticket = ARGV[5], owner = ARGV[6], lease = tonumber(ARGV[7]), block = tonumber(ARGV[8]),
+  label = ARGV[9], wait = ARGV[11], deaf = ARGV[12] == '1',
+}
+-- A request that was stuck in a socket must not become a hold that nobody knows of.
+if call.now > tonumber(ARGV[10]) then return { 'stale', call.now } end
+local lock, foreign = read_shared(call, me.ticket, me.owner)
+if not lock then return { 'foreign_key', call.now, foreign } end
+local waiting = read_waiting(call, me.ticket)
+if not waiting then return { 'foreign_key', call.now, call.waiting } end
+local found = lock.kind or waiting.kind or KIND
+if found ~= KIND then return { 'kind_mismatch', call.now, found } end
+
+settle(call, lock)
+greet_client(call, waiting, me.ticket, me.deaf)
+if lock.mode then
+  local is_owner = me.owner ~= '-' and (lock.owner == me.owner or lock.mode == 'read' and is_reading(call, lock))
+  if is_owner and lock.mode == 'read' and me.mode == 'write' then return refuse_write(call, waiting, me) end
+  if is_owner or lock.mine > call.now then
+    if me.mode == 'write' then return enter_again(call, waiting, lock, me) end
+    return read_again(call, waiting, lock, me)
+  end
+end
+if lock.mode == 'write' then return wait_behind(call, waiting, lock, me, 0) end
+return share_turn(call, waiting, lock, me)

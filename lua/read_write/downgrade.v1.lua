@@ -1,0 +1,62 @@
+-- read_write/downgrade, version 1
+-- EFFECT   Makes a write a read of the same owner, with no moment in between. Where the owner has no other write the
+--          lock is held by reads then, and the reads at the head of the queue go in too. Repeating the call is
+--          harmless.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- KEYS[5]  zset    K:readers: read holds
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000 (not used: nobody's deadline is set)
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  ticket  the write
+-- ARGV[6]  ticket  the read
+-- ARGV[7]  owner   of both; - where they have none
+-- ARGV[8]  ms      the lease of the read
+-- ARGV[9]  text    its label; may be empty
+-- RETURNS  granted now:ms token:token left:ms waiting:01
+--          (token: the version of the read; waiting: whether a write does)
+-- RETURNS  lost now:ms
+--          (the write was not held, and the read is not)
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    grant   the waiting reads that went in
+-- WAKES    lost    the same tickets, where their grant could not be given a lease
+-- WAKES    held    the owner's other reads, where a write waits
+-- COST     12 (the only write, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME
+--            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
+local call = open_call(KIND)
+call.readers = KEYS[5]
+local write = ARGV[5]
+local me = { mode = 'read', ticket = ARGV[6], owner = ARGV[7], lease = tonumber(ARGV[8]), label = ARGV[9] }
+local lock, foreign = read_shared(call, write, me.owner)
+if not lock then return { 'foreign_key', call.now, foreign } end
+if lock.kind and lock.kind ~= KIND then return { 'lost', call.now } end
+-- What is held is changed even where the queue is not ours.
+local waiting = read_waiting(call, write) or new_waiting()
+settle(call, lock)
+
+local left
+if lock.mode == 'write' and lock.mine > call.now then
+  call.run = { { ticket = me.ticket, hold = me, is_own = true } }
+  local denied = let_in(call, waiting).denied
+  if denied then return denied end
+  call.run, left = {}, me.lease
+  if lock.writes == 1 then
+    leave_reads(call, lock, { write })
+  else
+    redis.call('HDEL', call.lock, write)
+    settle(call, lock)
+    keep_lock(call, lock)
+  end
+  tell_reads(call, waiting, lock, me.ticket)
+else
+  left = lock.mode and tonumber(redis.call('ZSCORE', call.readers, me.ticket) or 0) - call.now or 0
+end
+if lock.mode ~= 'write' then advance_shared(call, waiting) end
+save_waiting(call, waiting)
+if left <= 0 then return { 'lost', call.now } end
+return { 'granted', call.now, lock.token, left, others_wait(waiting, 'read') }

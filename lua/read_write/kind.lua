@@ -1,0 +1,1 @@
+local KIND = 'read_write'

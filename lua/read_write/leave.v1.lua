@@ -1,0 +1,68 @@
+-- read_write/leave, version 1
+-- EFFECT   Takes a ticket out, be it a hold or a place in the queue. A lock that is free then, or held by reads only,
+--          goes to the first waiting tickets that can be reached: a run of reads, or one write; a new ticket of the
+--          same client can join the queue before that. Only the ticket binds, and it is never used twice: repeating the
+--          call is harmless. Works when memory is full.
+-- LAYOUT   1
+-- KEYS[1]  hash    K: the holds
+-- KEYS[2]  list    K:queue: the waiting tickets
+-- KEYS[3]  hash    K:waiting: what is known of them
+-- KEYS[4]  string  K:token: the last fencing token
+-- KEYS[5]  zset    K:readers: read holds
+-- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
+-- ARGV[2]  ms      client deadline, 200 to 600000
+-- ARGV[3]  01      whether channels are sharded
+-- ARGV[4]  01      whether the counts of PUBLISH can be trusted
+-- ARGV[5]  ticket  the one that leaves
+-- ARGV[6]  01      whether my client hears no messages
+-- ARGV[7]  ticket  a new one of the same client; it and what follows may be left out
+-- ARGV[8]  owner   its owner; - where it has none
+-- ARGV[9]  ms      its lease
+-- ARGV[10] count   how many tokens its grant carries: 2 to write, 0 to read
+-- ARGV[11] text    its label; may be empty
+-- ARGV[12] ms      server time after which it is not queued
+-- ARGV[13] mode    read or write
+-- RETURNS  gone now:ms more:01
+--          (it was no hold; more: acquire or leave again, this call got only part of the way)
+-- RETURNS  kept now:ms
+--          (its owner still writes)
+-- RETURNS  freed now:ms more:01 'none'
+-- RETURNS  freed now:ms more:01 'queued' place:count left:ms sequence:count
+-- RETURNS  freed now:ms more:01 'granted' token:token left:ms waiting:01
+--          (the new ticket; others may read beside it, or still)
+-- RETURNS  foreign_key now:ms key:text
+-- WAKES    grant   the waiting tickets that the lock went to
+-- WAKES    lost    the same tickets, where their grant could not be given a lease
+-- WAKES    held    the reads that a write leaves behind, where a write waits
+-- COST     9 (a read of several, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
+--            ZADD ZRANGE ZRANGEBYSCORE ZREM
+local call = open_call(KIND)
+call.readers, call.advance = KEYS[5], advance_shared
+local ticket = ARGV[5]
+-- First of all a write that is allowed when memory is full: then all that follow are too.
+local dropped = peek('ZREM', call.readers, ticket)
+if not dropped then return { 'foreign_key', call.now, call.readers } end
+local lock, foreign = read_shared(call, ticket, '-')
+if not lock then return { 'foreign_key', call.now, foreign } end
+-- A release does not fail for a queue that is not ours.
+local waiting = read_waiting(call, ticket) or new_waiting()
+greet_client(call, waiting, ticket, ARGV[6] == '1')
+drop_ticket(waiting, ticket)
+
+local is_ours = (lock.kind or waiting.kind or KIND) == KIND
+local is_hold = is_ours and (dropped == 1 or lock.text)
+if is_hold then forget_holds(call, { ticket }, { lock.text }) end
+if is_ours then settle(call, lock) end
+if is_hold then
+  keep_lock(call, lock)
+  tell_reads(call, waiting, lock)
+  local own = read_next(call)
+  if own then own.mode = ARGV[13] end
+  if lock.mode ~= 'write' then return hand_over(call, waiting, own) end
+  save_waiting(call, waiting)
+  return { 'kept', call.now }
+end
+local more = is_ours and lock.mode ~= 'write' and advance_shared(call, waiting).more or 0
+save_waiting(call, waiting)
+return { 'gone', call.now, more }

@@ -1,0 +1,110 @@
+//! `downgrade`: makes a write of a read/write lock a read, without a moment in between.
+
+use super::acquire::Granted;
+use super::reply::{Items, Malformed, Timed};
+use super::{Attempt, Call, Script, Terms, compose, shared_keys};
+use crate::backend::Value;
+use crate::name::LockKeys;
+use crate::ticket::Ticket;
+
+/// The request. Repeating it with the same tickets is harmless. A client gives up by leaving the write first, then the
+/// read: from then on no late request of this kind grants anything.
+#[derive(Clone, Debug)]
+pub struct Downgrade<'a> {
+    pub keys: &'a LockKeys,
+    /// The write that ends.
+    pub write: Ticket,
+    /// The read that begins: a ticket of its own, of the write's owner.
+    pub read: &'a Attempt,
+    pub terms: Terms,
+}
+
+impl Downgrade<'_> {
+    pub fn call(&self) -> Call {
+        let mut args = Vec::with_capacity(9);
+        args.extend(self.terms.args());
+        args.push(self.write.to_string());
+        let [ticket, owner, lease, _, label] = self.read.args();
+        args.extend([ticket, owner, lease, label]);
+        Call { script: &SCRIPT, keys: shared_keys(self.keys), args }
+    }
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DowngradeReply {
+    /// The read is held and the write is not. `token` is the read's version; where the owner has other writes, which
+    /// stay, it is their token.
+    Granted(Granted),
+    /// The write was not held any more. Nothing is held.
+    Lost,
+    /// A key of this lock is in use by something else.
+    ForeignKey { key: String },
+}
+
+impl DowngradeReply {
+    /// The first words of the replies that [`DowngradeReply::decode`] knows.
+    pub const WORDS: &'static [&'static str] = &["granted", "lost", "foreign_key"];
+
+    /// Reads the script's reply.
+    pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
+        let (word, server_millis, mut items) = Items::open(value)?;
+        let reply = match word {
+            "granted" => Self::Granted(Granted::read(&mut items)?),
+            "lost" => Self::Lost,
+            "foreign_key" => Self::ForeignKey { key: items.lossy()? },
+            _ => return Err(Malformed),
+        };
+        items.close(Timed { server_millis, reply })
+    }
+}
+
+pub(super) static SCRIPT: Script = compose!(
+    "read_write/downgrade",
+    1,
+    [
+        "read_write/kind.lua",
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/tail_of.lua",
+        "lib/write_lock.lua",
+        "lib/bounded.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "lib/open_call.lua",
+        "lib/read_lock.lua",
+        "lib/new_waiting.lua",
+        "lib/read_entry.lua",
+        "lib/read_client.lua",
+        "lib/read_waiting.lua",
+        "lib/touch_client.lua",
+        "lib/drop_ticket.lua",
+        "lib/forget_queue.lua",
+        "lib/queue_life.lua",
+        "lib/write_waiting.lua",
+        "lib/save_waiting.lua",
+        "lib/look_up.lua",
+        "lib/tell.lua",
+        "lib/read_counter.lua",
+        "lib/mint.lua",
+        "lib/offer.lua",
+        "lib/judge.lua",
+        "lib/trim_queue.lua",
+        "lib/walk_queue.lua",
+        "lib/give.lua",
+        "lib/keep_reads.lua",
+        "lib/add_owners.lua",
+        "lib/forget_holds.lua",
+        "lib/drop_reads.lua",
+        "lib/let_in.lua",
+        "lib/tell_reads.lua",
+        "lib/advance_shared.lua",
+        "lib/leave_reads.lua",
+        "lib/restore_reads.lua",
+        "lib/read_shared.lua",
+        "lib/settle.lua",
+        "lib/keep_lock.lua",
+        "lib/others_wait.lua",
+        "read_write/downgrade.v1.lua",
+    ]
+);

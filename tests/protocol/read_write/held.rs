@@ -1,0 +1,162 @@
+//! Who is told that a write waits, and when.
+
+use lockwright::internals::scripts::*;
+
+use crate::protocol::rig::*;
+
+/// How many messages the call sends.
+fn published(rig: &mut Rig, call: &Call) -> u64 {
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    rig.value(call);
+    rig.commands().into_iter().find(|(name, _)| name == "PUBLISH").map_or(0, |(_, calls)| calls)
+}
+
+#[test]
+fn the_first_write_tells_every_read_when_it_comes_and_at_each_poll() {
+    let mut rig = Rig::shared();
+    let mut readers: Vec<Peer> = (0..3).map(|_| rig.client()).collect();
+    let reads: Vec<Attempt> = readers.iter().map(Peer::read).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    let write = rig.client().write();
+    for at in 0..3 {
+        let reply = if at == 0 { rig.acquire(&write, Wait::Join) } else { rig.poll(&write) };
+        assert!(matches!(reply, AcquireReply::Queued(Queued { place: 1, .. })));
+        for (reader, read) in readers.iter_mut().zip(&reads) {
+            assert_eq!(reader.messages(), [(read.ticket, News::Held)], "a lost one costs one poll");
+        }
+    }
+    assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
+    assert_eq!(readers[0].messages(), [], "a try tells nobody");
+}
+
+#[test]
+fn later_writes_tell_nobody_while_the_first_ones_client_calls() {
+    let mut rig = Rig::shared();
+    let (mut reader, first_peer, second_peer) = (rig.client(), rig.client(), rig.client());
+    let (read, first, second) = (reader.read(), first_peer.write(), second_peer.write());
+    rig.granted(&read);
+    rig.queued(&first);
+    reader.messages();
+    assert_eq!(rig.queued(&second).place, 2);
+    rig.poll(&second);
+    assert_eq!(reader.messages(), []);
+    // It has died, with its message lost: its deadline is long, and the next write does not wait for that.
+    rig.set_deadline(&first_peer, (DEADLINE - CLAIM) as i64 - 100);
+    rig.poll(&second);
+    assert_eq!(reader.messages(), [(read.ticket, News::Held)]);
+    rig.set_deadline(&first_peer, -1);
+    rig.poll(&second);
+    assert_eq!(reader.messages(), [(read.ticket, News::Held)], "it is the first now");
+}
+
+#[test]
+fn a_write_behind_reads_that_are_out_of_reach_is_the_first_all_the_same() {
+    let mut rig = Rig::shared();
+    let (mut reader, silent) = (rig.client(), rig.silent_client());
+    let (write, kept) = (reader.write(), silent.read());
+    rig.granted(&write);
+    rig.queued(&kept);
+    rig.leave(&write);
+    let read = reader.read();
+    rig.granted(&read);
+    reader.messages();
+    assert_eq!(rig.queued(&rig.client().write()).place, 2);
+    assert_eq!(reader.messages(), [(read.ticket, News::Held)]);
+}
+
+#[test]
+fn neither_a_reads_leaving_nor_its_renewal_nor_a_waiting_read_tells_anybody() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    let reads: Vec<Attempt> = (0..5).map(|_| a.read()).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    let read = b.read();
+    rig.queued(&b.write());
+    let hold = RenewHold { keys: rig.keys.clone(), ticket: reads[0].ticket, lease_millis: LEASE };
+    let calls = [
+        rig.leave_call(reads[1].ticket, None),
+        Renew { holds: &[hold], deadline_millis: DEADLINE }.call(),
+        rig.acquire_call(&read, Wait::Join),
+        rig.acquire_call(&read, Wait::Poll),
+    ];
+    for call in &calls {
+        assert_eq!(published(&mut rig, call), 0, "{}", call.script.name);
+    }
+}
+
+#[test]
+fn replies_carry_it_too() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    let read = a.read_of(owner(1));
+    assert!(!rig.granted(&read).waiting);
+    rig.queued(&b.write());
+    assert!(rig.granted(&read).waiting, "granted again");
+    assert_eq!(rig.renew(&[(read.ticket, LEASE)]), [Renewed::Kept { left_millis: LEASE, waiting: true }]);
+    assert!(rig.granted(&a.read_of(owner(1))).waiting, "re-entered");
+    let beside = b.read();
+    rig.queued(&beside);
+    rig.wire.ok(&["DEL", &rig.lock(), &rig.keys.readers()]);
+    rig.poll(&beside);
+    assert!(rig.inspect().mode == Some(Mode::Write), "the write has it now");
+}
+
+#[test]
+fn a_renewed_read_is_not_told_of_those_that_are_to_read() {
+    let mut rig = Rig::shared();
+    let (a, silent) = (rig.client(), rig.silent_client());
+    let (write, kept, read) = (a.write(), silent.read(), a.read());
+    rig.granted(&write);
+    rig.queued(&kept);
+    assert!(matches!(rig.renew(&[(write.ticket, LEASE)])[..], [Renewed::Kept { waiting: true, .. }]));
+    rig.leave(&write);
+    rig.granted(&read);
+    assert_eq!(rig.inspect().waiting_count, 1);
+    assert!(matches!(rig.renew(&[(read.ticket, LEASE)])[..], [Renewed::Kept { waiting: false, .. }]));
+}
+
+#[test]
+fn a_write_that_leaves_its_owners_reads_behind_tells_them_where_another_waits() {
+    let mut rig = Rig::shared();
+    let (mut a, b) = (rig.client(), rig.client());
+    let (write, read) = (a.write_of(owner(1)), a.read_of(owner(1)));
+    rig.granted(&write);
+    rig.granted(&read);
+    rig.queued(&b.write());
+    a.messages();
+    rig.leave(&write);
+    assert_eq!(a.messages(), [(read.ticket, News::Held)]);
+}
+
+#[test]
+fn a_waiting_write_tells_the_write_that_holds() {
+    let mut rig = Rig::shared();
+    let (mut a, b) = (rig.client(), rig.client());
+    let (holder, read, write) = (a.write(), b.read(), b.write());
+    rig.granted(&holder);
+    rig.queued(&read);
+    assert_eq!(a.messages(), [(holder.ticket, News::Held)], "the head of the queue");
+    rig.queued(&write);
+    assert_eq!(a.messages(), []);
+    rig.poll(&write);
+    assert_eq!(a.messages(), [(holder.ticket, News::Held)]);
+}
+
+#[test]
+fn a_waiting_client_hears_of_its_own_holds() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    let (ghost, other) = (a.read(), b.read());
+    rig.granted(&ghost);
+    rig.granted(&other);
+    let write = a.write();
+    assert_eq!(rig.queued(&write).holds, [ghost.ticket]);
+    let read = a.read();
+    assert_eq!(rig.queued(&read).holds, [], "it is told by message, of which a deaf client has none");
+    let AcquireReply::Queued(queued) = rig.acquire_deaf(&read, Wait::Poll) else { panic!() };
+    assert_eq!(queued.holds, [ghost.ticket]);
+}

@@ -1,0 +1,102 @@
+//! Many reads at once.
+
+use lockwright::internals::scripts::*;
+
+use super::holds::FREED;
+use crate::protocol::rig::*;
+
+#[test]
+fn one_call_lets_256_reads_in_and_the_next_goes_on() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    let write = a.write();
+    rig.granted(&write);
+    for _ in 0..600 {
+        rig.queued(&b.read());
+    }
+    let last = a.write();
+    rig.queued(&last);
+    for (at, inside) in [256, 512, 600].into_iter().enumerate() {
+        let more = inside < 600;
+        let reply = rig.leave(&write);
+        if at == 0 {
+            assert_eq!(reply, LeaveReply::Freed { more, next: Next::None });
+        } else {
+            assert_eq!(reply, LeaveReply::Gone { more });
+        }
+        assert_eq!(rig.inspect().holds.len(), inside);
+        assert_eq!(rig.list().len(), 601 - inside, "no entry is walked over twice");
+    }
+    assert_eq!(rig.leave(&write), LeaveReply::Gone { more: false });
+    assert_eq!(rig.list(), [last.ticket.to_string()]);
+}
+
+#[test]
+fn letting_a_read_in_costs_its_message_and_little_else() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    let write = a.write();
+    rig.granted(&write);
+    for _ in 0..250 {
+        rig.queued(&b.read());
+    }
+    let call = rig.leave_call(write.ticket, None);
+    let cost = rig.cost(&call);
+    assert!(cost <= 250 + 40, "{cost}: {:?}", rig.commands());
+}
+
+#[test]
+fn what_a_read_costs_does_not_grow_with_those_inside() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let mut costs = Vec::new();
+    for count in [1, 300] {
+        for _ in 0..count {
+            rig.granted(&a.read_of(owner(1)));
+        }
+        let read = a.read();
+        let acquire = rig.acquire_call(&read, Wait::Join);
+        let enter = rig.cost(&acquire);
+        let leave = rig.leave_call(read.ticket, None);
+        costs.push((enter, rig.cost(&leave)));
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[test]
+fn a_thousand_reads_that_have_ended_are_forgotten_bit_by_bit_and_keep_nobody_out() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let living = a.read();
+    rig.granted(&living);
+    for _ in 0..600 {
+        rig.granted(&Attempt { lease_millis: 2_000, ..a.read() });
+    }
+    rig.pass(2_050);
+    let readers = rig.keys.readers();
+    let count = |rig: &mut Rig| rig.wire.ok(&["ZCARD", &readers]).int();
+    for left in [601 - 256, 601 - 512, 1] {
+        assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
+        assert_eq!(count(&mut rig), left);
+    }
+    // With all of them ended, however many there are, the lock is free.
+    for _ in 0..600 {
+        rig.granted(&Attempt { lease_millis: 2_000, ..a.read() });
+    }
+    assert_eq!(rig.leave(&living), FREED);
+    rig.pass(2_050);
+    rig.granted(&rig.client().write());
+    assert_eq!(rig.all_keys(), [rig.lock(), rig.keys.token()]);
+}
+
+#[test]
+fn a_thousand_readers_that_are_lost_with_their_key_are_written_again() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    for _ in 0..1_200 {
+        rig.granted(&a.read());
+    }
+    rig.wire.ok(&["DEL", &rig.lock()]);
+    assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
+    assert_eq!(rig.wire.ok(&["HLEN", &rig.lock()]).int(), 1_205);
+}
