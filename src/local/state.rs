@@ -42,7 +42,7 @@ pub use connection::Sample;
 pub use downgrades::{Begun, Downgrading};
 pub use places::{Standing, Stepped};
 pub use releases::Released;
-pub use waits::{Entered, Outcome, WaiterRef};
+pub use waits::{Entered, GaveUp, Outcome, WaiterRef};
 
 /// The spans that the rules need.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! Where waiters stand in the queue.
 
-use std::task::Waker;
-
 use super::waits::{Outcome, WaiterRef};
 use super::{Lock, State};
 use crate::local::lane::{Lane, LaneId, Phase, QueuePlace, Waiting};
@@ -24,15 +22,9 @@ pub struct Standing {
 }
 
 impl State {
-    /// The outcome of a wait, or a standing that is better than `seen`, or not of the same place; else as
-    /// [`poll`](Self::poll).
-    pub fn step(
-        &mut self,
-        wait: WaiterRef,
-        seen: Option<Standing>,
-        waker: &mut Option<Waker>,
-    ) -> Option<Stepped> {
-        if let Some(outcome) = self.poll(wait, waker) {
+    /// The outcome of a wait, or a standing that is better than `seen`, or not of the same place, once it is there.
+    pub fn step(&mut self, wait: WaiterRef, seen: Option<Standing>) -> Option<Stepped> {
+        if let Some(outcome) = self.take_outcome(wait) {
             return Some(Stepped::Settled(outcome));
         }
         let lane = self.lanes.get(&wait.lane)?;
