@@ -90,7 +90,7 @@ impl Backoff {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(lockwright_loom)))]
 mod tests {
     use super::*;
     use crate::sync::{AtomicU64, Ordering};

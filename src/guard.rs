@@ -14,6 +14,7 @@ use crate::acquire::acquire;
 use crate::clock::Moment;
 use crate::error::{DowngradeError, ExtendError, LockError, LossReason, UnlockError};
 use crate::local::{Downgraded, HoldRef, Tether};
+use crate::mutant::{self, Mutant};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 pub(crate) use methods::guard_methods;
@@ -66,7 +67,9 @@ impl Hold {
     pub fn trust(&self, trusted: Moment, failing: bool) {
         // Under the lock, so that a loss is final: a renewal's answer that is late must not revive the hold.
         let ended = lock(&self.ended);
-        if ended.reason.is_none() {
+        let is_over = ended.reason.is_some();
+        let _ended = mutant::apart(&self.ended, ended, Mutant::TrustedApart);
+        if !is_over {
             self.trusted.store(trusted.as_nanos(), Ordering::Release);
             self.failing.store(failing, Ordering::Release);
         }
@@ -91,11 +94,12 @@ impl Hold {
     pub fn poll_lost(&self, watcher: &mut Option<u64>, waker: &Waker) -> Poll<LossReason> {
         // A waker is the user's code: cloned before the critical section, and the one before it dropped behind it.
         let waker = waker.clone();
-        let mut ended = lock(&self.ended);
+        let ended = lock(&self.ended);
         if let Some(reason) = ended.reason {
             drop(ended);
             return Poll::Ready(reason);
         }
+        let mut ended = mutant::apart(&self.ended, ended, Mutant::WatchedApart);
         let id = *watcher.get_or_insert_with(|| {
             ended.next_watcher += 1;
             ended.next_watcher

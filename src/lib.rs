@@ -249,6 +249,12 @@ pub mod internals {
         pub use crate::backend::embedded::*;
     }
 
+    #[cfg(lockwright_loom)]
+    pub mod books {
+        pub use crate::guard::Hold;
+        pub use crate::local::parts::*;
+    }
+
     /// A client over any back end, its tasks on the present runtime.
     pub fn client(
         back_end: (std::sync::Arc<dyn backend::Backend>, backend::EventReceiver),

@@ -2,9 +2,10 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `books.rs` | the books under their lock |
 //! | `lane.rs` | a ticket at the server and the local waiters that share it |
 //! | `gate.rs` | how readers come and go through a hold that they share, without the books |
-//! | `state.rs`, `state/` | the books: what each event does to the lanes, without I/O |
+//! | `state.rs`, `state/` | what is in the books: what each event does to the lanes, without I/O |
 //! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
 //! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
 //! | `tether.rs` | what handles, guards and waiters have of their client |
@@ -16,6 +17,7 @@
 //! may be the last that keeps its task, and the task may have a guard: its release would wait for the section in
 //! which it is dropped.)
 
+mod books;
 mod errands;
 mod gate;
 mod lane;
@@ -34,20 +36,30 @@ use crate::chance::Chance;
 use crate::clock::{Clock, Moment};
 use crate::courier::Courier;
 use crate::scripts::Message;
-use crate::sync::{Mutex, lock};
 use crate::ticket::{ClientId, Tickets};
 use crate::wakeup::Waiting;
 use crate::watchdog::Renewing;
 
+use books::{Books, Surroundings};
 pub use lane::{HoldRef, LockRef, Request};
-use outbox::{Outbox, Report};
+use outbox::{Errand, Outbox, Report};
 use state::State;
-pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
+pub use state::{Entered, GaveUp, Outcome, Spans, Standing, Stepped, WaiterRef};
 pub use tether::{Downgraded, Tether};
+
+/// The parts that models of the books are made with.
+#[cfg(lockwright_loom)]
+pub mod parts {
+    pub use super::books::{Books, Surroundings};
+    pub use super::gate::Gate;
+    pub use super::lane::{HoldRef, LockRef, Request};
+    pub use super::outbox::{Due, Errand};
+    pub use super::state::{Entered, Released, Spans, State, Stepped, WaiterRef};
+}
 
 /// The books of one client, and what it needs to act on them.
 pub struct Local {
-    state: Mutex<State>,
+    books: Books,
     client: ClientId,
     spans: Spans,
     backend: Arc<dyn Backend>,
@@ -73,11 +85,11 @@ impl Local {
     pub fn new(parts: Parts) -> Arc<Self> {
         let Parts { client, spans, backend, courier, clock, chance } = parts;
         let tickets = Tickets::new(client);
-        let state = Mutex::new(State::new(spans.clone(), tickets, chance.clone(), clock.now()));
+        let books = Books::new(State::new(spans.clone(), tickets, chance.clone(), clock.now()));
         let (stop, _) = watch::channel(false);
         let (renew_sooner, poll_sooner) = Default::default();
         Arc::new(Self {
-            state,
+            books,
             client,
             spans,
             backend,
@@ -92,29 +104,7 @@ impl Local {
 
     /// One critical section, and what follows from it.
     fn with<T>(self: &Arc<Self>, event: impl FnOnce(&mut State, Moment, &mut Outbox) -> T) -> T {
-        let mut out = Outbox::default();
-        let mut state = lock(&self.state);
-        // Read inside: a later section never sees an earlier time.
-        let now = self.clock.now();
-        let result = event(&mut state, now, &mut out);
-        for errand in out.errands.drain(..) {
-            self.courier.post(errands::carry(self.clone(), errand));
-        }
-        drop(state);
-        if out.renew_sooner {
-            self.renew_sooner.notify_one();
-        }
-        if out.poll_sooner {
-            self.poll_sooner.notify_one();
-        }
-        out.wakers.drain(..).for_each(Waker::wake);
-        out.reports.drain(..).for_each(Report::log);
-        result
-    }
-
-    /// A look into the books that changes nothing.
-    fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&lock(&self.state))
+        self.books.with(self, event)
     }
 
     pub fn backend(&self) -> &Arc<dyn Backend> {
@@ -143,40 +133,24 @@ impl Local {
         self.with(|state, now, out| state.enter(request, task, now, out))
     }
 
+    /// See [`Books::poll`].
     pub fn poll(&self, wait: WaiterRef, waker: &Waker) -> Poll<Outcome> {
-        let mut waker = Some(waker.clone());
-        let outcome = lock(&self.state).poll(wait, &mut waker);
-        outcome.map_or(Poll::Pending, Poll::Ready)
+        self.books.poll(wait, waker)
     }
 
-    /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
-    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
-        let mut waker = Some(waker.clone());
-        let stepped = lock(&self.state).step(wait, seen, &mut waker);
-        stepped.map_or(Poll::Pending, Poll::Ready)
+    /// See [`Books::step`].
+    pub fn step(&self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Poll<Stepped> {
+        self.books.step(wait, seen, waker)
     }
 
-    /// Ends a wait whose time is over. What came in the last moment counts.
+    /// See [`State::give_up`].
     pub fn give_up(self: &Arc<Self>, wait: WaiterRef) -> GaveUp {
-        self.with(|state, now, out| {
-            let contended = state.is_contended(wait);
-            match state.cancel(wait, now, out) {
-                Some(outcome) => GaveUp::Settled(outcome),
-                None if contended => GaveUp::Busy,
-                None => GaveUp::Unheard(state.trouble.clone()),
-            }
-        })
+        self.with(|state, now, out| state.give_up(wait, now, out))
     }
 
-    /// Ends a wait whose future was dropped, and releases what it was given unseen.
+    /// See [`Books::abandon`].
     pub fn abandon(self: &Arc<Self>, wait: WaiterRef) {
-        self.with(|state, now, out| {
-            if let Some(Ok(Some(held))) = state.cancel(wait, now, out)
-                && held.leave()
-            {
-                state.release(&held, None, now, out);
-            }
-        });
+        self.books.abandon(self, wait);
     }
 
     /// Refuses all further work, gives back every hold, and has the tasks end when everything is sent.
@@ -187,22 +161,12 @@ impl Local {
 
     #[cfg(lockwright_internals)]
     pub fn entries(&self) -> usize {
-        self.with_state(State::entries)
+        self.books.look(State::entries)
     }
 
     pub fn is_closed(&self) -> bool {
-        lock(&self.state).closed
+        self.books.look(|state| state.closed)
     }
-}
-
-/// How a wait stood when its time was over.
-#[derive(Debug)]
-pub enum GaveUp {
-    Settled(Outcome),
-    /// Others hold the lock.
-    Busy,
-    /// The server has not answered, and this was heard last.
-    Unheard(String),
 }
 
 impl fmt::Debug for Local {
@@ -211,9 +175,28 @@ impl fmt::Debug for Local {
     }
 }
 
+impl Surroundings for Arc<Local> {
+    fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    fn send(&self, errand: Errand) {
+        self.courier.post(errands::carry(self.clone(), errand));
+    }
+
+    fn look_sooner(&self, renew: bool, poll: bool) {
+        if renew {
+            self.renew_sooner.notify_one();
+        }
+        if poll {
+            self.poll_sooner.notify_one();
+        }
+    }
+}
+
 impl Renewing for Arc<Local> {
     fn renew_due(&self) -> Moment {
-        self.with(State::renew_due)
+        self.books.renew_due(self)
     }
 }
 

@@ -1,5 +1,7 @@
-//! Faults that the simulation puts into this client on purpose, to prove that it would find them. Nothing outside
-//! this repository's own tests can switch one on.
+//! Faults that the simulation and the models of tests/loom put into this client on purpose, to prove that they would
+//! find them. Nothing outside this repository's own tests can switch one on.
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A rule that is broken while its mutant is active, numbered as the tests name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +24,22 @@ pub enum Mutant {
     SampleKept,
     /// 17: others read by the hold that an owner has under its write.
     OwnersReadShared,
+
+    // What must be one step is two:
+    /// the look at what is due, and the note of when the watchdog looks next;
+    ArmedApart,
+    /// an event, and the sending of what it leaves to be sent;
+    SentApart,
+    /// the look for a loss, and a renewal's new validity;
+    TrustedApart,
+    /// the look for a wait's outcome, and the registration of its waker;
+    RegisteredApart,
+    /// the look for a loss, and the registration of a watcher's waker;
+    WatchedApart,
+    /// the look for what a dropped wait was given, and its end;
+    AbandonedApart,
+    /// the look whether a gate is empty, and its closing.
+    ClosedApart,
 }
 
 #[cfg(lockwright_internals)]
@@ -39,6 +57,16 @@ pub fn is(mutant: Mutant) -> bool {
         let _ = mutant;
         false
     }
+}
+
+/// `section` itself; a second section of the same mutex, where `mutant` ends the first one in the middle.
+#[inline]
+pub fn apart<'a, T>(mutex: &'a Mutex<T>, section: MutexGuard<'a, T>, mutant: Mutant) -> MutexGuard<'a, T> {
+    if !is(mutant) {
+        return section;
+    }
+    drop(section);
+    lock(mutex)
 }
 
 /// Makes `mutant` the active one of this thread.

@@ -1,15 +1,15 @@
-//! The primitives that the state machines use: `std`'s, or loom's under `--cfg loom`, so that a model checks the
-//! code that ships.
+//! The primitives that the state machines use: `std`'s, or loom's under `--cfg lockwright_loom`, so that a model checks
+//! the code that ships. (`--cfg loom` itself would have tokio and others use loom, too, and leave out what we need.)
 
 // Never loom's: it cannot hold a trait object, and no model of ours is about reference counts.
 pub(crate) use std::sync::Arc;
 
-#[cfg(loom)]
+#[cfg(lockwright_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
-#[cfg(not(loom))]
+#[cfg(not(lockwright_loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},

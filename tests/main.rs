@@ -11,6 +11,7 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod fair;
 mod fair_calls;
 mod faults;
 mod forged;

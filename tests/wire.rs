@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwright::internals::backend::redis::address::Address;
-use lockwright::internals::backend::redis::wire::{Dialer, NoWire, Wire, Word};
+use lockwright::internals::backend::redis::wire::{Dialer, NoWire, Wire, Words};
 use lockwright::internals::backend::{Failure, Value};
 use lockwright::internals::config::Tls;
 
@@ -23,8 +23,10 @@ pub async fn dial(url: &str) -> Result<Wire, NoWire> {
     Dialer::new(&address, &Tls::default()).expect("a good setting").connect(LONG).await
 }
 
-pub fn words(texts: &[&'static str]) -> Vec<Word> {
-    texts.iter().map(|&text| text.into()).collect()
+pub fn words(texts: &[&str]) -> Words {
+    let mut words = Words::default();
+    words.extend(texts.iter().copied());
+    words
 }
 
 pub async fn say(wire: &Wire, command: &[&'static str]) -> Result<Value, Failure> {

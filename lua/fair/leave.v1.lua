@@ -29,6 +29,7 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting ticket that the lock went to
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
--- COST     4 (the only hold, nobody waits)
--- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
+-- COST     5 (the only hold, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HEXISTS HGETALL HLEN HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
+--          SPUBLISH TIME
 return leave(KIND)

@@ -2,17 +2,17 @@
 -- longer knows the ticket can then give it back. Returns how many received it; nil where the server's rules forbid
 -- us to send it.
 local function tell(call, ticket, text)
-  if not call.channels then
+  if not call.channel then
     local space, tag = call.lock:match('^(.-):({.*})$')
-    call.channels = space .. ':wake:' .. (call.sharded and tag .. ':' or '')
-    call.about = ' ' .. call.kind .. ' ' .. call.lock
+    call.channel = call.sharded and space .. ':wake:' .. tag .. ':' or space .. ':wake:'
+    call.signature = ' ' .. call.kind .. ' ' .. call.lock
   end
-  local heard
-  local channel = call.channels .. client_of(ticket)
+  local channel, heard = call.channel .. client_of(ticket)
+  text = text .. call.signature
   if call.sharded then
-    heard = redis.pcall('SPUBLISH', channel, text .. call.about)
+    heard = redis.pcall('SPUBLISH', channel, text)
   else
-    heard = redis.pcall('PUBLISH', channel, text .. call.about)
+    heard = redis.pcall('PUBLISH', channel, text)
   end
   return type(heard) == 'number' and heard or nil
 end

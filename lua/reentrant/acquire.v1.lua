@@ -31,6 +31,6 @@
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
 -- WAKES    held    the holders, where the ticket heads the queue or polls
 -- COST     6 (the lock is free, nobody waits, a token is remembered)
--- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH
---          TIME
+-- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET INCRBY LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
+--          SPUBLISH TIME
 return acquire(KIND)

@@ -40,9 +40,9 @@ use crate::ticket::{Ticket, Tickets};
 
 pub use connection::Sample;
 pub use downgrades::{Begun, Downgrading};
-pub use places::Stepped;
+pub use places::{Standing, Stepped};
 pub use releases::Released;
-pub use waits::{Entered, Outcome, WaiterRef};
+pub use waits::{Entered, GaveUp, Outcome, WaiterRef};
 
 /// The spans that the rules need.
 #[derive(Clone, Debug)]
@@ -59,9 +59,8 @@ pub struct Spans {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
-    /// How many lanes have each length of lease. (To ask thousands of lanes whenever a poll is set costs more than
-    /// the poll.)
-    leases: BTreeMap<Duration, usize>,
+    /// The waiting lanes by their leases. (To ask thousands of lanes whenever a poll is set costs more than the poll.)
+    leases: BTreeSet<(Duration, LaneId)>,
     /// Lanes whose waiters are told when they move forward.
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
@@ -69,6 +68,8 @@ struct Lock {
     /// When the hold that is waited for ends, as far as is known.
     ends: Moment,
     last_sequence: u64,
+    /// How often the server had lost this client's places.
+    losses: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }

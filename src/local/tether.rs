@@ -13,7 +13,6 @@ use crate::clock::Moment;
 use crate::error::{DowngradeError, ExtendError, LossReason, UnlockError};
 use crate::guard::Grip;
 use crate::lease::Lease;
-use crate::sync::lock;
 
 /// Keeps a client alive: its handles, guards and waiters have it, its tasks do not. The last one to go closes it.
 pub struct Tether(Arc<Local>);
@@ -60,10 +59,10 @@ impl Tether {
         tokio::select! {
             biased;
             answer = answer => answer.unwrap_or_else(|_| {
-                Err(UnlockError::Unanswered { detail: "the client's runtime is gone".to_owned() })
+                Err(UnlockError::Unanswered { detail: "the client is closed, or its runtime is gone".to_owned() })
             }),
             () = self.0.clock.sleep(self.0.spans.unavailable_after) => {
-                Err(UnlockError::Unanswered { detail: lock(&self.0.state).trouble.clone() })
+                Err(UnlockError::Unanswered { detail: self.0.books.look(|state| state.trouble.clone()) })
             }
         }
     }

@@ -137,7 +137,7 @@ async fn a_full_socket_does_not_keep_a_wire_from_being_discarded() {
     let wire = dial(&server.url()).await.unwrap();
     server.signal("STOP");
     let blob = "x".repeat(1 << 20);
-    let calls = (0..40).map(|_| wire.call("SET", vec!["k".into(), blob.clone().into()], LONG));
+    let calls = (0..40).map(|_| wire.call("SET", words(&["k", &blob]), LONG));
     let discard = async {
         Clock::boot().sleep(SHORT).await;
         soon("the end of the wire", wire.discard()).await;

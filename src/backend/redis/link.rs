@@ -26,7 +26,7 @@ use crate::scripts::{Call, Script};
 use crate::sync::{Arc, Mutex, lock};
 
 use super::Setup;
-use super::wire::{Dialer, Wire};
+use super::wire::{Dialer, Wire, Words};
 use supervisor::Supervisor;
 
 mod backoff;
@@ -103,7 +103,7 @@ impl Link {
         Box::pin(async move {
             let ready = shared.ready().ok_or(Failure::NotSent)?;
             let sent = shared.clock.now();
-            let _: Value = ready.wire.call("PING", Vec::new(), timeout).await?;
+            let _: Value = ready.wire.call("PING", Words::default(), timeout).await?;
             Ok(shared.clock.now().since(sent))
         })
     }

@@ -43,7 +43,7 @@ pub async fn downgrade(
                 local.clock.sleep(backoff.next(&local.chance)).await;
             }
             Step::Later => {
-                let detail = local.with_state(|state| state.trouble.clone());
+                let detail = local.books.look(|state| state.trouble.clone());
                 return give_up(&local, work, Fault::Unavailable { detail }.into(), done).await;
             }
             Step::GiveUp(error) => return give_up(&local, work, error, done).await,

@@ -51,7 +51,7 @@ impl Local {
                 Err(Setback::Final(fault)) => return Err(fault),
                 Err(Setback::Later) if self.clock.now() >= limit => {
                     return Err(Fault::Unavailable {
-                        detail: self.with_state(|state| state.trouble.clone()),
+                        detail: self.books.look(|state| state.trouble.clone()),
                     });
                 }
                 Err(Setback::Later) => self.clock.sleep(backoff.next(&self.chance)).await,
@@ -68,7 +68,7 @@ impl Local {
 
     pub async fn force_release(self: &Arc<Self>, keys: LockKeys, token: u64) -> Result<bool, LockError> {
         let call =
-            ForceRelease { keys: &keys, token, terms: self.with_state(|state| self.terms(state)) }.call();
+            ForceRelease { keys: &keys, token, terms: self.books.look(|state| self.terms(state)) }.call();
         match self.request(call, ForceReleaseReply::decode).await? {
             ForceReleaseReply::Released => Ok(true),
             ForceReleaseReply::NotHeld => Ok(false),
@@ -85,7 +85,7 @@ impl Local {
         if token >= TOKEN_LIMIT {
             return Err(FencedError::InvalidToken { token });
         }
-        let ticket = self.with_state(State::new_ticket);
+        let ticket = self.books.look(State::new_ticket);
         let call = FencedSet { keys: &keys, token, ticket, value }.call();
         match self.request(call, FencedSetReply::decode).await? {
             FencedSetReply::Written => Ok(()),
@@ -108,7 +108,7 @@ impl Local {
         }
         self.backend.ping(self.spans.command_timeout).await.map_err(|failure| match failure {
             Failure::NotSent => {
-                PingError::Unavailable { detail: self.with_state(|state| state.trouble.clone()) }
+                PingError::Unavailable { detail: self.books.look(|state| state.trouble.clone()) }
             }
             Failure::Unknown(detail) => PingError::Unavailable { detail },
             Failure::Server(error) => match judge(&error, None) {

@@ -35,8 +35,8 @@ impl State {
 
     /// The smallest claim that a ticket of this lane's lock would get: the lane may poll for all of them.
     fn smallest_claim(&self, id: LaneId) -> Duration {
-        let lock = &self.locks[&self.lanes[&id].request.lock];
-        lock.leases.keys().next().map_or(self.spans.claim, |&lease| lease.min(self.spans.claim))
+        let shortest = self.locks[&self.lanes[&id].request.lock].leases.first();
+        shortest.map_or(self.spans.claim, |&(lease, _)| lease.min(self.spans.claim))
     }
 
     /// The ticket waits behind a hold that the server keeps for `left_millis` more.

@@ -59,7 +59,7 @@ impl State {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(lockwright_loom)))]
 mod tests {
     use std::sync::Arc;
     use std::time::Duration;

@@ -8,6 +8,7 @@ use crate::error::{ExtendError, LossReason};
 use crate::lease::trusted_until;
 use crate::local::lane::{Held, HoldRef, Lane, LaneId, Phase};
 use crate::local::outbox::{Due, Errand, Outbox, Report};
+use crate::mutant::{self, Mutant};
 
 /// How many holds one renewal call carries.
 const RENEWALS_PER_CALL: usize = 100;
@@ -33,8 +34,11 @@ impl State {
         let holds: Vec<Due> = due.into_iter().map(|(_, due)| due).collect();
         out.errands.extend(holds.chunks(RENEWALS_PER_CALL).map(|batch| Errand::Renew(batch.to_vec())));
         out.renew_sooner = false;
-        self.renew_armed = self.due.first().map_or(Moment::NEVER, |&(at, _)| at);
-        self.renew_armed
+        let next = self.due.first().map_or(Moment::NEVER, |&(at, _)| at);
+        if !mutant::is(Mutant::ArmedApart) {
+            self.renew_armed = next;
+        }
+        next
     }
 
     /// What to renew of this lane, if it is due: a little early where it can share the call of others.

@@ -34,6 +34,16 @@ enum Joined {
     Waits(LaneId),
 }
 
+/// How a wait stood when its time was over.
+#[derive(Debug)]
+pub enum GaveUp {
+    Settled(Outcome),
+    /// Others hold the lock.
+    Busy,
+    /// The server has not answered, and this was heard last.
+    Unheard(String),
+}
+
 impl State {
     pub fn enter(
         &mut self,
@@ -118,7 +128,6 @@ impl State {
         let lane = Lane::new(request, ticket, now);
         let lock = self.locks.entry(lane.request.lock.clone()).or_default();
         lock.lanes.insert(id);
-        *lock.leases.entry(lane.request.lease.length()).or_default() += 1;
         if lane.share != Share::Alone {
             // A downgrade may bring a second one: the first one is joined.
             lock.shared.entry(lane.share.clone()).or_insert(id);
@@ -132,8 +141,9 @@ impl State {
     pub(super) fn begin_waiting(&mut self, id: LaneId) {
         let lane = &self.lanes[&id];
         self.by_ticket.insert(lane.ticket().number, id);
+        let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
+        lock.leases.insert((lane.request.lease.length(), id));
         if !lane.polls_itself() {
-            let lock = self.locks.get_mut(&lane.request.lock).expect("a lane's lock is indexed");
             lock.waiting.insert((lane.ticket().number, id));
         }
     }
@@ -144,6 +154,7 @@ impl State {
         let lane = &self.lanes[&id];
         let place = (lane.ticket().number, id);
         let Some(lock) = self.locks.get_mut(&lane.request.lock) else { return };
+        lock.leases.remove(&(lane.request.lease.length(), id));
         let was_eldest = lock.waiting.first() == Some(&place);
         lock.waiting.remove(&place);
         if let Some(&(_, eldest)) = lock.waiting.first().filter(|_| was_eldest) {
@@ -151,19 +162,25 @@ impl State {
         }
     }
 
-    /// The outcome of a wait, once it is there; else `waker` is kept, and exchanged for the one before it.
-    pub fn poll(&mut self, wait: WaiterRef, waker: &mut Option<Waker>) -> Option<Outcome> {
-        if let Some(outcome) = self.outcomes.remove(&wait.waiter) {
-            return Some(outcome);
+    /// The outcome of a wait, once it is there.
+    pub fn take_outcome(&mut self, wait: WaiterRef) -> Option<Outcome> {
+        self.outcomes.remove(&wait.waiter)
+    }
+
+    /// Keeps the waker of a wait that goes on, in exchange for the one before it.
+    pub fn register(&mut self, wait: WaiterRef, waker: &mut Option<Waker>) {
+        let lane = self.lanes.get_mut(&wait.lane);
+        if let Some(waiter) = lane.and_then(|lane| lane.waiters.get_mut(&wait.waiter)) {
+            std::mem::swap(&mut waiter.waker, waker);
         }
-        let lane = self.lanes.get_mut(&wait.lane)?;
-        let waiter = lane.waiters.get_mut(&wait.waiter)?;
-        std::mem::swap(&mut waiter.waker, waker);
-        None
+    }
+
+    pub fn is_settled(&self, wait: WaiterRef) -> bool {
+        self.outcomes.contains_key(&wait.waiter)
     }
 
     /// Whether this wait has met another holder: in this process, or by the server's word.
-    pub fn is_contended(&self, wait: WaiterRef) -> bool {
+    fn is_contended(&self, wait: WaiterRef) -> bool {
         self.lanes.get(&wait.lane).is_some_and(|lane| match &lane.phase {
             Phase::Waiting(waiting) => waiting.answered || wait.waiter <= lane.contended_up_to,
             Phase::Held(_) => true,
@@ -171,16 +188,40 @@ impl State {
     }
 
     /// Ends a wait. Returns what it had brought meanwhile: a hold among it must be released.
-    pub fn cancel(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) -> Option<Outcome> {
-        if let Some(outcome) = self.outcomes.remove(&wait.waiter) {
-            return Some(outcome);
+    pub(super) fn cancel(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) -> Option<Outcome> {
+        let outcome = self.take_outcome(wait);
+        if outcome.is_none() {
+            self.leave_lane(wait, now, out);
         }
+        outcome
+    }
+
+    /// Ends a wait that has brought nothing.
+    pub fn leave_lane(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) {
         if let Some(lane) = self.lanes.get_mut(&wait.lane) {
             out.unwanted.extend(lane.waiters.remove(&wait.waiter).and_then(|waiter| waiter.waker));
             self.ask_for_the_first(wait.lane, now, out);
             self.close_if_deserted(wait.lane, now, out);
         }
-        None
+    }
+
+    /// Ends a wait whose time is over. What came in the last moment counts.
+    pub fn give_up(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) -> GaveUp {
+        let contended = self.is_contended(wait);
+        match self.cancel(wait, now, out) {
+            Some(outcome) => GaveUp::Settled(outcome),
+            None if contended => GaveUp::Busy,
+            None => GaveUp::Unheard(self.trouble.clone()),
+        }
+    }
+
+    /// Ends a wait whose future was dropped, and releases what it was given unseen.
+    pub fn abandon(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) {
+        if let Some(Ok(Some(held))) = self.cancel(wait, now, out)
+            && held.leave()
+        {
+            self.release(&held, None, now, out);
+        }
     }
 
     /// A waiting lane asks for what its first waiter wants. Where that one has gone, and the next of the same owner
@@ -237,12 +278,6 @@ impl State {
         self.by_ticket.remove(&lane.ticket().number);
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.lanes.remove(&id);
-            let length = lane.request.lease.length();
-            let alike = lock.leases.entry(length).or_default();
-            *alike = alike.saturating_sub(1);
-            if *alike == 0 {
-                lock.leases.remove(&length);
-            }
             lock.watched.remove(&id);
             if lock.shared.get(&lane.share) == Some(&id) {
                 lock.shared.remove(&lane.share);

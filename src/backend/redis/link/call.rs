@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backend::fault::is_unknown_command;
-use crate::backend::redis::wire::Word;
+use crate::backend::redis::wire::Words;
 use crate::backend::{Answer, Failure, ServerError, Value};
 use crate::clock::Moment;
 use crate::scripts::{Call, Script};
@@ -39,7 +39,7 @@ impl Sending<'_> {
             return self.by_text().await;
         }
         let Some(hash) = self.hash() else { return self.told().await };
-        let sent = self.send("EVALSHA", hash.into()).await;
+        let sent = self.send("EVALSHA", hash).await;
         match &sent.1 {
             Err(Failure::Server(error)) if error.code == "NOSCRIPT" => self.told().await,
             Err(Failure::Server(error)) if is_denied(error, "evalsha") => self.denied(error).await,
@@ -51,9 +51,7 @@ impl Sending<'_> {
     async fn told(&self) -> Sent {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
-            Ok(Value::Bulk(hash)) => {
-                self.send("EVALSHA", String::from_utf8_lossy(&hash).into_owned().into()).await
-            }
+            Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
             Err(Failure::Server(error)) => (sent, Err(Failure::Server(error))),
@@ -69,20 +67,21 @@ impl Sending<'_> {
     }
 
     async fn by_text(&self) -> Sent {
-        self.send("EVAL", self.call.script.text.into()).await
+        self.send("EVAL", self.call.script.text).await
     }
 
-    async fn send(&self, name: &'static str, script: Word) -> Sent {
+    async fn send(&self, name: &'static str, script: &str) -> Sent {
         let Call { keys, args, .. } = self.call;
-        let mut words = Vec::with_capacity(2 + keys.len() + args.len());
-        words.push(script);
-        words.push(keys.len().to_string().into());
-        // Copied, since the call may have to be sent again.
-        words.extend(keys.iter().chain(args).map(|text| Word::Owned(text.clone())));
+        let texts = || keys.iter().chain(args).map(String::as_str);
+        let count = keys.len().to_string();
+        let bytes = script.len() + count.len() + texts().map(str::len).sum::<usize>();
+        let mut words = Words::with_capacity(2 + keys.len() + args.len(), bytes);
+        words.extend([script, &count]);
+        words.extend(texts());
         self.attempt(name, words).await
     }
 
-    async fn attempt(&self, name: &'static str, words: Vec<Word>) -> Sent {
+    async fn attempt(&self, name: &'static str, words: Words) -> Sent {
         let sent = self.shared.clock.now();
         let left = self.deadline.since(sent);
         if left.is_zero() {
@@ -91,14 +90,14 @@ impl Sending<'_> {
         (sent, self.ready.wire.call(name, words, left).await)
     }
 
-    fn hash(&self) -> Option<String> {
-        self.shared.known(self.call.script)?.hash.get().cloned()
+    fn hash(&self) -> Option<&str> {
+        self.shared.known(self.call.script)?.hash.get().map(String::as_str)
     }
 }
 
 /// The words of `SCRIPT` that load `script`.
-pub fn load_words(script: &'static Script) -> Vec<Word> {
-    vec!["LOAD".into(), script.text.into()]
+pub fn load_words(script: &Script) -> Words {
+    ["LOAD", script.text].into()
 }
 
 /// Whether `error` says that there is no right to `command`, or no such command. Denied keys are another matter.

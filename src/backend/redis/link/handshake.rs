@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use crate::backend::fault::{Verdict, judge};
-use crate::backend::redis::wire::{NoWire, Wire, Word};
+use crate::backend::redis::wire::{NoWire, Wire, Words};
 use crate::backend::{Failure, ServerError, Value};
 use crate::config::Config;
 use crate::error::{ConnectError, Fault};
@@ -88,7 +88,7 @@ impl Fresh<'_> {
     ) -> Result<Arc<AtomicBool>, Trouble> {
         self.name(config).await;
         if db != 0 {
-            self.ask("SELECT", vec![db.to_string().into()]).await?;
+            self.ask("SELECT", [db.to_string().as_str()].into()).await?;
         }
         self.check_server().await?;
         self.check_layout(config.namespace.layout_key()).await?;
@@ -108,16 +108,14 @@ impl Fresh<'_> {
     /// Shows our name in `CLIENT LIST`. Where that is denied, all else still works.
     pub async fn name(&self, config: &Config) {
         let Some(name) = &config.client_name else { return };
-        if let Err(Failure::Server(error)) =
-            self.ask("CLIENT", vec!["SETNAME".into(), name.clone().into()]).await
-        {
+        if let Err(Failure::Server(error)) = self.ask("CLIENT", ["SETNAME", name].into()).await {
             tracing::warn!(error = error.text, "the server does not take the client name");
         }
     }
 
     /// What the server tells of itself; `None` where it keeps that to itself.
     pub async fn info(&self) -> Option<String> {
-        let Ok(Value::Bulk(info)) = self.ask("INFO", Vec::new()).await else { return None };
+        let Ok(Value::Bulk(info)) = self.ask("INFO", Words::default()).await else { return None };
         Some(String::from_utf8_lossy(&info).into_owned())
     }
 
@@ -128,7 +126,7 @@ impl Fresh<'_> {
 
     /// The server's clock in milliseconds.
     pub async fn time(&self) -> Result<u64, Trouble> {
-        let reply = self.ask("TIME", Vec::new()).await?;
+        let reply = self.ask("TIME", Words::default()).await?;
         millis(&reply).ok_or_else(|| {
             Trouble::Refused(Fault::Unsupported { detail: "its answer to TIME is not a time".into() })
         })
@@ -140,7 +138,7 @@ impl Fresh<'_> {
         let known = LAYOUT.to_string();
         let mut found = self.layout(&key).await?;
         if found.is_none() {
-            let words = vec![key.clone().into(), known.clone().into(), "NX".into()];
+            let words = [key.as_str(), &known, "NX"].into();
             self.ask("SET", words).await?;
             found = self.layout(&key).await?;
         }
@@ -152,7 +150,7 @@ impl Fresh<'_> {
     }
 
     async fn layout(&self, key: &str) -> Result<Option<String>, Trouble> {
-        match self.ask("GET", vec![key.to_owned().into()]).await {
+        match self.ask("GET", [key].into()).await {
             Ok(Value::Bulk(text)) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
             Ok(_) => Ok(None),
             Err(Failure::Server(error)) if error.code == "WRONGTYPE" => {
@@ -169,7 +167,7 @@ impl Fresh<'_> {
         Ok(())
     }
 
-    pub async fn ask(&self, name: &'static str, words: Vec<Word>) -> Result<Value, Failure> {
+    pub async fn ask(&self, name: &'static str, words: Words) -> Result<Value, Failure> {
         self.wire.call(name, words, self.limit).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 
-use crate::backend::redis::wire::Word;
+use crate::backend::redis::wire::Words;
 use crate::backend::{Failure, Value};
 use crate::error::Fault;
 
@@ -25,7 +25,7 @@ const NOBODY: &str = "preflight";
 impl Fresh<'_> {
     /// Refuses a server that is too old, and one that is a replica. `HELLO` says both to everybody.
     pub async fn check_server(&self) -> Result<(), Trouble> {
-        let hello = match self.ask("HELLO", vec!["3".into()]).await {
+        let hello = match self.ask("HELLO", ["3"].into()).await {
             Ok(hello) => hello,
             // It let us in in some other way.
             Err(Failure::Server(_)) => return Ok(()),
@@ -61,14 +61,14 @@ impl Fresh<'_> {
     }
 
     async fn policy(&self) -> Option<String> {
-        let asked = self.ask("CONFIG", vec!["GET".into(), "maxmemory-policy".into()]).await.ok()?;
+        let asked = self.ask("CONFIG", ["GET", "maxmemory-policy"].into()).await.ok()?;
         field(&asked, "maxmemory-policy").map(str::to_owned)
     }
 
     /// Names every right that the user lacks, where the server tells (Redis 7 and Valkey, to a user who may run
     /// `ACL DRYRUN`). Elsewhere the first call that is denied names one.
     pub async fn check_rights(&self, needs: &Needs, shared: &Shared) -> Result<(), Trouble> {
-        let Ok(Value::Bulk(user)) = self.ask("ACL", vec!["WHOAMI".into()]).await else { return Ok(()) };
+        let Ok(Value::Bulk(user)) = self.ask("ACL", ["WHOAMI"].into()).await else { return Ok(()) };
         let user = String::from_utf8_lossy(&user).into_owned();
         let asked = needs.all(shared).into_iter().map(|need| self.lacks(&user, need));
         let lacking: Vec<Need> = try_join_all(asked).await?.into_iter().flatten().collect();
@@ -86,8 +86,8 @@ impl Fresh<'_> {
 
     /// `need`, where the server says that it is denied.
     async fn lacks(&self, user: &str, need: Need) -> Result<Option<Need>, Trouble> {
-        let mut words: Vec<Word> = vec!["DRYRUN".into(), user.to_owned().into(), need.command.into()];
-        words.extend(need.words.iter().map(|word| Word::Owned(word.clone())));
+        let mut words = Words::from(["DRYRUN", user, need.command]);
+        words.extend(need.words.iter().map(String::as_str));
         match self.ask("ACL", words).await {
             Ok(Value::Bulk(_)) => Ok(Some(need)),
             // Allowed; or the server tells nothing of this, by an error.
@@ -171,9 +171,13 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("EXISTS", &[]),
     ("GET", &[]),
     ("HDEL", &["f"]),
+    ("HEXISTS", &["f"]),
+    ("HGET", &["f"]),
     ("HGETALL", &[]),
+    ("HLEN", &[]),
     ("HMGET", &["f"]),
     ("HSET", &["f", "v"]),
+    ("INCRBY", &["1"]),
     ("LLEN", &[]),
     ("LPUSH", &["v"]),
     ("LRANGE", &["0", "0"]),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backend::Failure;
-use crate::backend::redis::wire::Wire;
+use crate::backend::redis::wire::{Wire, Words};
 use crate::clock::Clock;
 
 /// So many `PING`s in a row may stay unanswered.
@@ -32,7 +32,7 @@ async fn unanswered(wire: &Wire, interval: Duration, clock: &Clock) {
         if misses == 0 {
             clock.sleep(interval).await;
         }
-        match wire.call("PING", Vec::new(), interval).await {
+        match wire.call("PING", Words::default(), interval).await {
             // An error is an answer too: PING is refused where writes are (`MISCONF`), or during a long script.
             Ok(_) | Err(Failure::Server(_)) => misses = 0,
             Err(_) => misses += 1,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use fred::bytes::Bytes;
 use fred::clients::{Client, Pipeline};
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{AuthInterface, ClientLike, EventInterface, PubsubInterface, Resp3Frame};
@@ -36,7 +37,7 @@ use crate::backend::{Failure, ServerError, Value};
 use crate::config::Tls;
 use crate::error::ConnectError;
 
-use super::{Heard, NoWire, Word, server_error};
+use super::{Heard, NoWire, Words, server_error};
 
 /// Messages that wait for a reader that is slow; beyond it the reader hears that it lags. fred's default is 32.
 const MESSAGE_CAPACITY: usize = 8_192;
@@ -158,12 +159,7 @@ impl Connection {
         }
     }
 
-    pub async fn call(
-        &self,
-        name: &'static str,
-        words: Vec<Word>,
-        limit: Duration,
-    ) -> Result<Value, Failure> {
+    pub async fn call(&self, name: &'static str, words: Words, limit: Duration) -> Result<Value, Failure> {
         if *self.ended.borrow() {
             // A call on an ended client is queued for nobody and waits for its whole timeout.
             return Err(Failure::NotSent);
@@ -171,7 +167,7 @@ impl Connection {
         let client = self.client.with_options(&options(limit));
         // Not `evalsha`: that interface ignores the options in silence.
         let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-        let args: Vec<FredValue> = words.into_iter().map(word).collect();
+        let args = values(words);
         let mut ended = self.ended.subscribe();
         tokio::select! {
             biased;
@@ -257,11 +253,10 @@ fn options(limit: Duration) -> Options {
     Options { max_attempts: Some(1), fail_fast: true, timeout: Some(limit), ..Options::default() }
 }
 
-fn word(word: Word) -> FredValue {
-    match word {
-        Word::Fixed(text) => FredValue::from_static_str(text),
-        Word::Owned(text) => text.into(),
-    }
+fn values(Words { text, ends }: Words) -> Vec<FredValue> {
+    let (text, mut start) = (Bytes::from(text), 0);
+    let value = |end| FredValue::Bytes(text.slice(std::mem::replace(&mut start, end)..end));
+    ends.into_iter().map(value).collect()
 }
 
 fn reply(frame: Resp3Frame) -> Result<Value, Failure> {
