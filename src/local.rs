@@ -38,7 +38,7 @@ use crate::watchdog::Renewing;
 pub use lane::{HoldRef, LockRef, Request};
 use outbox::Outbox;
 use state::State;
-pub use state::{Entered, Outcome, Spans, Stepped, WaiterRef};
+pub use state::{Entered, Outcome, Spans, Standing, Stepped, WaiterRef};
 pub use tether::Tether;
 
 /// The books of one client, and what it needs to act on them.
@@ -142,8 +142,8 @@ impl Local {
         lock(&self.state).poll(wait, waker).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// As [`poll`](Self::poll), and completes too when fewer than `seen` stand before it.
-    pub fn step(&self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Poll<Stepped> {
+    /// As [`poll`](Self::poll), and completes too when fewer than were `seen` stand before it, or the place is lost.
+    pub fn step(&self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Poll<Stepped> {
         lock(&self.state).step(wait, seen, waker).map_or(Poll::Pending, Poll::Ready)
     }
 

@@ -34,7 +34,7 @@ use crate::error::Fault;
 use crate::ticket::{Ticket, Tickets};
 
 pub use connection::Sample;
-pub use places::Stepped;
+pub use places::{Standing, Stepped};
 pub use releases::Released;
 pub use waits::{Entered, Outcome, WaiterRef};
 
@@ -51,6 +51,9 @@ pub struct Spans {
 struct Lock {
     shared: BTreeMap<Share, LaneId>,
     lanes: BTreeSet<LaneId>,
+    /// How many lanes have each length of lease. (To ask thousands of lanes whenever a poll is set costs more than
+    /// the poll.)
+    leases: BTreeMap<Duration, usize>,
     /// Lanes whose waiters are told when they move forward.
     watched: BTreeSet<LaneId>,
     /// Where the eldest ticket stands, or stood: what stands before any later one follows from it.
@@ -58,6 +61,8 @@ struct Lock {
     /// When the hold that is waited for ends, as far as is known.
     ends: Moment,
     last_sequence: u64,
+    /// How often the server had lost this client's places.
+    losses: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
 }

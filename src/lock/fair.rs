@@ -9,7 +9,7 @@ use crate::error::{LockError, NotObtained, RunError};
 use crate::guard::Guard;
 use crate::handle::{Handle, Patience, lock_methods};
 use crate::lease::Lease;
-use crate::local::{Entered, Outcome, Stepped, Tether, WaiterRef};
+use crate::local::{Entered, Outcome, Standing, Stepped, Tether, WaiterRef};
 use crate::owner::Owner;
 
 /// A lock that is given strictly in the order of asking, across all processes.
@@ -62,12 +62,10 @@ impl FairLock {
         async move {
             let mut place = match tether.local().enter(request?) {
                 Entered::Now(outcome) => Place::settled(tether, outcome)?,
-                Entered::Wait(waiter) => {
-                    Place { tether, waiter: Some(waiter), position: Position(0), guard: None }
-                }
+                Entered::Wait(waiter) => Place { tether, waiter: Some(waiter), standing: None, guard: None },
             };
             // The server's first answer tells the position, or that there is nobody to wait for.
-            if let Some(guard) = place.step(None).await? {
+            if let Some(guard) = place.step().await? {
                 place.guard = Some(guard);
             }
             Ok(place)
@@ -98,7 +96,8 @@ impl fmt::Display for Position {
 #[derive(Debug)]
 #[must_use]
 pub enum Step {
-    /// It moved forward.
+    /// It moved forward; or it was lost, and this is the new one. A place is lost where the server has heard nothing of
+    /// its client for longer than `client_deadline`, or has lost its data: then it is the last of the queue again.
     Moved(Position),
     /// The lock is its own.
     Granted(Guard),
@@ -114,23 +113,24 @@ pub struct Place {
     tether: Arc<Tether>,
     /// `None` once the wait is over.
     waiter: Option<WaiterRef>,
-    position: Position,
+    /// What was last heard of it while it waited.
+    standing: Option<Standing>,
     guard: Option<Guard>,
 }
 
 impl Place {
     fn settled(tether: Arc<Tether>, outcome: Outcome) -> Result<Self, LockError> {
         let guard = outcome?.map(|held| Guard::new(tether.clone(), held));
-        Ok(Self { tether, waiter: None, position: Position(0), guard })
+        Ok(Self { tether, waiter: None, standing: None, guard })
     }
 
     /// The last position that was heard of.
     #[must_use]
     pub fn position(&self) -> Position {
-        self.position
+        Position(self.standing.map_or(0, |standing| standing.ahead))
     }
 
-    /// Waits until the place has moved forward, or the lock is granted.
+    /// Waits until the place has moved, or the lock is granted.
     ///
     /// # Errors
     /// See [`LockError`]. The place is given up then.
@@ -144,27 +144,26 @@ impl Place {
         if let Some(guard) = self.guard.take() {
             return Ok(Step::Granted(guard));
         }
-        match self.step(Some(self.position)).await? {
+        match self.step().await? {
             Some(guard) => Ok(Step::Granted(guard)),
-            None => Ok(Step::Moved(self.position)),
+            None => Ok(Step::Moved(self.position())),
         }
     }
 
-    /// Waits for the grant, or for a position before `seen`.
-    async fn step(&mut self, seen: Option<Position>) -> Result<Option<Guard>, LockError> {
+    /// Waits for the grant, or for another standing.
+    async fn step(&mut self) -> Result<Option<Guard>, LockError> {
         if self.guard.is_some() {
             return Ok(None);
         }
         let waiter = self.waiter.expect("this place has come to its end");
-        let seen = seen.map(|Position(ahead)| ahead);
-        match poll_fn(|cx| self.tether.local().step(waiter, seen, cx.waker())).await {
-            Stepped::At(ahead) => {
-                self.position = Position(ahead);
+        match poll_fn(|cx| self.tether.local().step(waiter, self.standing, cx.waker())).await {
+            Stepped::At(standing) => {
+                self.standing = Some(standing);
                 Ok(None)
             }
             Stepped::Settled(outcome) => {
                 self.waiter = None;
-                self.position = Position(0);
+                self.standing = None;
                 let held = outcome?.ok_or(LockError::Closed)?;
                 Ok(Some(Guard::new(self.tether.clone(), held)))
             }
@@ -182,7 +181,7 @@ impl Drop for Place {
 
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("ahead", &self.position.0).finish_non_exhaustive()
+        f.debug_struct("Place").field("ahead", &self.position().0).finish_non_exhaustive()
     }
 }
 

@@ -121,11 +121,11 @@ fn take_answer(
         AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
         AcquireReply::Queued(queued) => {
             let waited_before = state.mark_queued(id);
-            state.queued(id, &queued, now, out);
             // Called new though it had waited: it was dropped there, and its client's other tickets with it.
             if queued.new && waited_before {
                 state.send_again(&lock, id, out);
             }
+            state.queued(id, &queued, now, out);
         }
         AcquireReply::Busy { .. } => state.busy(id, now, out),
         // The reply's server time is the newest sample now: the next request is in time.

@@ -105,15 +105,20 @@ impl State {
 
     /// The client's tickets of a lock had been dropped at the server: sends them again, oldest first.
     pub fn send_again(&mut self, lock: &LockRef, except: LaneId, out: &mut Outbox) {
-        let Some(lock) = self.locks.get(lock) else { return };
-        let mut lanes: Vec<(u64, LaneId)> = lock
-            .lanes
-            .iter()
-            .filter(|&&id| id != except && matches!(self.lanes[&id].phase, Phase::Waiting(_)))
-            .map(|&id| (self.lanes[&id].ticket().number, id))
-            .collect();
+        let Some(lock) = self.locks.get_mut(lock) else { return };
+        lock.forget_numbers();
+        lock.losses += 1;
+        let mut lanes = Vec::new();
+        for &id in &lock.lanes {
+            let lane = self.lanes.get_mut(&id).expect("a lock's lanes exist");
+            let ticket = lane.ticket();
+            if let Some(waiting) = lane.waiting() {
+                waiting.place = None;
+                lanes.push((ticket.number, id));
+            }
+        }
         lanes.sort_unstable();
-        for (_, id) in lanes {
+        for (_, id) in lanes.into_iter().filter(|&(_, id)| id != except) {
             self.ask(id, false, out);
         }
     }

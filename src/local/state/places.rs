@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
-use super::State;
 use super::waits::{Outcome, WaiterRef};
+use super::{Lock, State};
 use crate::local::lane::{Lane, LaneId, Phase, QueuePlace, Waiting};
 use crate::local::outbox::Outbox;
 
@@ -11,31 +11,41 @@ use crate::local::outbox::Outbox;
 #[derive(Debug)]
 pub enum Stepped {
     Settled(Outcome),
+    At(Standing),
+}
+
+/// Where a waiter stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
     /// At most so many stand before it.
-    At(u64),
+    pub ahead: u64,
+    /// How often the client has lost its places before. Of an earlier place nothing is known of this one.
+    losses: u64,
 }
 
 impl State {
-    /// The outcome of a wait, or a position in front of `seen`; else whom to wake.
-    pub fn step(&mut self, wait: WaiterRef, seen: Option<u64>, waker: &Waker) -> Option<Stepped> {
+    /// The outcome of a wait, or a standing that is better than `seen`, or not of the same place; else whom to wake.
+    pub fn step(&mut self, wait: WaiterRef, seen: Option<Standing>, waker: &Waker) -> Option<Stepped> {
         if let Some(outcome) = self.poll(wait, waker) {
             return Some(Stepped::Settled(outcome));
         }
         let lane = self.lanes.get(&wait.lane)?;
         let lock = self.locks.get_mut(&lane.request.lock)?;
         lock.watched.insert(wait.lane);
-        let ahead = ahead(lane, lock.front)?;
-        seen.is_none_or(|seen| ahead < seen).then_some(Stepped::At(ahead))
+        let standing = Standing { ahead: ahead(lane, lock.front)?, losses: lock.losses };
+        let is_news = |seen: Standing| standing.ahead < seen.ahead || standing.losses != seen.losses;
+        seen.is_none_or(is_news).then_some(Stepped::At(standing))
     }
 
     /// The server has said where a ticket stands: all places of its lock may have moved forward.
     pub fn placed(&mut self, id: LaneId, place: QueuePlace, out: &mut Outbox) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let name = lane.request.lock.clone();
-        if let Some(waiting) = lane.waiting() {
-            waiting.place = Some(place);
-        }
+        let known = lane.waiting().and_then(|waiting| waiting.place.replace(place));
         let Some(lock) = self.locks.get_mut(&name) else { return };
+        if known.is_none() && place.sequence <= lock.last_sequence {
+            lock.forget_numbers();
+        }
         // What is known of a later ticket says nothing of an earlier one: those between may have left.
         lock.last_sequence = lock.last_sequence.max(place.sequence);
         if lock.waiting.first().is_some_and(|&(_, eldest)| eldest == id) {
@@ -45,6 +55,15 @@ impl State {
             let waiters = self.lanes.get_mut(id).into_iter().flat_map(|lane| lane.waiters.values_mut());
             out.wakers.extend(waiters.filter_map(|waiter| waiter.waker.take()));
         }
+    }
+}
+
+impl Lock {
+    /// The server's numbers begin anew with each queue: those of one that has ended, or is lost, say nothing of the
+    /// next one. Two tickets of this client would seem to stand one behind the other that have many between them.
+    pub(super) fn forget_numbers(&mut self) {
+        self.front = None;
+        self.last_sequence = 0;
     }
 }
 

@@ -92,6 +92,7 @@ impl State {
         let lane = Lane::new(request, self.tickets.next(), now);
         let lock = self.locks.entry(lane.request.lock.clone()).or_default();
         lock.lanes.insert(id);
+        *lock.leases.entry(lane.request.lease.length()).or_default() += 1;
         if share != Share::Alone {
             lock.shared.insert(share, id);
         }
@@ -179,6 +180,12 @@ impl State {
         self.by_ticket.remove(&lane.ticket().number);
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.lanes.remove(&id);
+            let length = lane.request.lease.length();
+            let alike = lock.leases.entry(length).or_default();
+            *alike = alike.saturating_sub(1);
+            if *alike == 0 {
+                lock.leases.remove(&length);
+            }
             lock.watched.remove(&id);
             if lock.shared.get(&lane.share) == Some(&id) {
                 lock.shared.remove(&lane.share);
