@@ -11,6 +11,7 @@ use lockwright::internals::scripts::ALL;
 use sha1::{Digest, Sha1};
 
 use crate::suite::until;
+use crate::support::resp::Reply;
 use crate::support::server::Server;
 use crate::support::time::eventually;
 use crate::support::worker;
@@ -24,7 +25,7 @@ mod requests;
 mod servers;
 
 /// What a test may take beyond its bound, as the protocol's table has it.
-const MARGIN: Duration = Duration::from_millis(250);
+pub const MARGIN: Duration = Duration::from_millis(250);
 
 /// No test: what a worker process runs. Without the variable that tells it what to do it ends at once.
 #[test]
@@ -32,16 +33,16 @@ fn worker() {
     worker::work();
 }
 
-fn now() -> Moment {
+pub fn now() -> Moment {
     Clock::boot().now()
 }
 
-fn millis(count: u64) -> Duration {
+pub fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
 /// The word by which a script's requests are known: the hash of its text.
-fn hash(name: &str) -> String {
+pub fn hash(name: &str) -> String {
     let script = ALL.iter().find(|script| script.name == name).expect("there is such a script");
     Sha1::digest(script.text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -59,18 +60,26 @@ fn renew() -> String {
 }
 
 /// What is left of the lock's lease at the server; nothing where nobody holds it.
-fn lease_left(server: &Server, name: &str) -> Duration {
+pub fn lease_left(server: &Server, name: &str) -> Duration {
     let left = server.connection().ok(&["PTTL", &format!("lw:{{{name}}}")]).int();
     millis(u64::try_from(left).unwrap_or(0))
 }
 
+/// How many tickets wait for the lock, by the server's own count: `inspect` would also list a thousand of them.
+pub fn waiting(server: &Server, name: &str) -> u64 {
+    match server.connection().ok(&["HGET", &format!("lw:{{{name}}}:waiting"), "queue"]) {
+        Reply::Nil => 0,
+        state => state.text().rsplit(' ').next().and_then(|living| living.parse().ok()).expect("a number"),
+    }
+}
+
 /// Waits until the server answers this client.
-async fn until_answered(client: &Client) {
+pub async fn until_answered(client: &Client) {
     until("an answer", async || client.ping().await.is_ok()).await;
 }
 
 /// Waits until nothing is left but counters and the layout, and nobody subscribes.
-async fn check_left(server: &Server) {
+pub async fn check_left(server: &Server) {
     eventually("a server without locks", || {
         let keys = server.connection().ok(&["KEYS", "*"]).texts();
         keys.iter().all(|key| key.ends_with("}:token") || key.ends_with(":layout"))

@@ -9,6 +9,7 @@ use lockwright::{LockError, LossReason};
 
 use super::*;
 use crate::suite::{info, take, timed, until_waiting, wait_for};
+use crate::support::kinds::{self, KINDS};
 use crate::support::time::soon;
 use crate::support::worker::{Scene, Worker};
 
@@ -75,28 +76,32 @@ impl Shim {
 // none of ours is never touched.
 #[tokio::test]
 async fn d28_a_key_without_an_expiry_blocks_nobody_beyond_the_lease() {
-    let scene = Scene::new();
-    let mut holder = scene.worker().await;
-    let (token, _) = holder.take("a").await;
-    let client = scene.client().await;
-    let waiting = tokio::spawn(client.lock("a").lock());
-    until_waiting(&client, "a", 1).await;
-    let (since, left) = (now(), lease_left(&scene.server, "a"));
-    holder.kill();
-    let mut outside = scene.server.connection();
-    assert_eq!(outside.ok(&["PERSIST", "lw:{a}"]).int(), 1);
-    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
-    let took = now().since(since);
-    assert!(guard.token() > token && took <= left + MARGIN, "{took:?} of {left:?}");
-    drop(guard);
+    for name in KINDS {
+        let scene = Scene::new();
+        let mut holder = scene.worker().await;
+        let (token, _) = holder.take(name).await;
+        let client = scene.client().await;
+        let waiting = tokio::spawn(kinds::lock(&client, name));
+        until_waiting(&client, name, 1).await;
+        let (since, left) = (now(), lease_left(&scene.server, name));
+        holder.kill();
+        let mut outside = scene.server.connection();
+        assert_eq!(outside.ok(&["PERSIST", &format!("lw:{{{name}}}")]).int(), 1);
+        let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+        let took = now().since(since);
+        assert!(guard.token() > token && took <= left + MARGIN, "{took:?} of {left:?}");
+        drop(guard);
 
-    outside.ok(&["HSET", "lw:{b}", "2c4b1dd0-6b4b-4f7e-9b0a-5a3f1b1c9d7e:1", "1"]);
-    let answer = client.lock("b").try_lock().await;
-    assert!(matches!(answer, Err(LockError::ForeignKey { .. })), "{answer:?}");
-    assert_eq!(outside.ok(&["HLEN", "lw:{b}"]).int(), 1);
-    outside.ok(&["DEL", "lw:{b}"]);
-    drop(client);
-    check_left(&scene.server).await;
+        let other = format!("{name} b");
+        let key = format!("lw:{{{other}}}");
+        outside.ok(&["HSET", &key, "2c4b1dd0-6b4b-4f7e-9b0a-5a3f1b1c9d7e:1", "1"]);
+        let answer = kinds::try_lock(&client, &other).await;
+        assert!(matches!(answer, Err(LockError::ForeignKey { .. })), "{answer:?}");
+        assert_eq!(outside.ok(&["HLEN", &key]).int(), 1);
+        outside.ok(&["DEL", &key]);
+        drop(client);
+        check_left(&scene.server).await;
+    }
 }
 
 // `lua/lib`, the token: never below the last one plus one. `local/state/releases.rs`, `lose`: what the server lost is

@@ -10,9 +10,10 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::suite::{BY_MESSAGE, slow_to_poll, take, timed, until_waiting, wait_for};
+use crate::support::kinds::{self, KINDS};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::time::soon;
-use crate::support::worker::{Scene, Worker};
+use crate::support::worker::Scene;
 
 fn kill_all(server: &Server, kind: &str) {
     server.connection().ok(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
@@ -29,7 +30,7 @@ struct Wait {
 }
 
 impl Wait {
-    async fn new(slow: bool) -> Self {
+    async fn new(name: &'static str, slow: bool) -> Self {
         let mut scene = Scene::new();
         scene.pace.lease = 30_000;
         // Kills in a row make the pauses before new connections longer.
@@ -39,9 +40,9 @@ impl Wait {
         let waiter = scene.pace.apply(Client::builder().url(proxy.url()));
         let waiter = if slow { slow_to_poll(waiter) } else { waiter };
         let waiter = waiter.connect().await.expect("the server is there");
-        let guard = take(&holder, "a").await;
-        let waiting = tokio::spawn(waiter.lock("a").lock());
-        until_waiting(&holder, "a", 1).await;
+        let guard = take(&holder, name).await;
+        let waiting = tokio::spawn(kinds::lock(&waiter, name));
+        until_waiting(&holder, name, 1).await;
         Self { scene, proxy, holder, guard, waiter, waiting }
     }
 
@@ -60,7 +61,7 @@ impl Wait {
 // `local/state/connection.rs`, `up`: all holds are renewed and all waiters poll on a new connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c12_killed_command_connections_cost_no_hold_and_no_place() {
-    let wait = Wait::new(true).await;
+    let wait = Wait::new("a", true).await;
     for _ in 0..5 {
         kill_all(&wait.scene.server, "normal");
         eventually("new connections", || wait.scene.server.clients().len() == 4).await;
@@ -73,7 +74,7 @@ async fn c12_killed_command_connections_cost_no_hold_and_no_place() {
 // `link/supervisor.rs`, `hear_again`: what is lost is subscribed to again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c13_a_killed_subscription_is_made_again_and_messages_are_heard() {
-    let wait = Wait::new(true).await;
+    let wait = Wait::new("a", true).await;
     kill_all(&wait.scene.server, "pubsub");
     let subscribed = || wait.scene.server.connection().ok(&["PUBSUB", "CHANNELS", "lw:wake:*"]).texts().len();
     eventually("the end of the old subscriptions", || subscribed() == 2).await;
@@ -84,29 +85,33 @@ async fn c13_a_killed_subscription_is_made_again_and_messages_are_heard() {
 // Without it (or without polls, `local/state/polls.rs`, `poll_due`) a message that is lost costs the whole lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c14_a_lost_message_costs_a_claim_and_a_poll() {
-    let wait = Wait::new(false).await;
-    let channels = wait.scene.server.connection().ok(&["PUBSUB", "CHANNELS", "lw:wake:*"]);
-    assert_eq!(channels.items().len(), 2, "not subscribed before the first lock");
-    // The second connection through the proxy is the subscription.
-    wait.proxy.swallow_one(1, Way::ToClient);
-    let claim = wait.scene.pace.claim();
-    wait.served_within(claim + claim / 2 + MARGIN).await;
+    for name in KINDS {
+        let wait = Wait::new(name, false).await;
+        let channels = wait.scene.server.connection().ok(&["PUBSUB", "CHANNELS", "lw:wake:*"]);
+        assert_eq!(channels.items().len(), 2, "not subscribed before the first lock");
+        // The second connection through the proxy is the subscription.
+        wait.proxy.swallow_one(1, Way::ToClient);
+        let claim = wait.scene.pace.claim();
+        wait.served_within(claim + claim / 2 + MARGIN).await;
+    }
 }
 
 // `local/state/polls.rs`, `poll_all` after `Deaf` and `Up` (mutant `NoPollAfterGap`).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c15_a_release_in_the_gap_of_a_subscription_is_noticed() {
-    for _ in 0..10 {
-        let wait = Wait::new(true).await;
+    for name in KINDS {
+        for _ in 0..10 {
+            let wait = Wait::new(name, true).await;
+            kill_all(&wait.scene.server, "pubsub");
+            wait.served_within(BY_MESSAGE).await;
+        }
+        // And where the gap does not end, by the polls of the deaf.
+        let wait = Wait::new(name, false).await;
+        wait.proxy.refuse(true);
         kill_all(&wait.scene.server, "pubsub");
-        wait.served_within(BY_MESSAGE).await;
+        let claim = wait.scene.pace.claim();
+        wait.served_within(claim + claim / 2 + MARGIN).await;
     }
-    // And where the gap does not end, by the polls of the deaf.
-    let wait = Wait::new(false).await;
-    wait.proxy.refuse(true);
-    kill_all(&wait.scene.server, "pubsub");
-    let claim = wait.scene.pace.claim();
-    wait.served_within(claim + claim / 2 + MARGIN).await;
 }
 
 // `local.rs`, `told`: a lag has all waiters poll.
@@ -223,31 +228,33 @@ async fn c27_connections_to_two_servers_are_not_used() {
 // `lua/lib`, `advance`: the claim, and `local/state/polls.rs`, `queued_with`: the poll at its end.
 #[tokio::test]
 async fn c29_where_receivers_cannot_be_counted_a_dead_waiter_costs_a_claim() {
-    let scene = Scene::new();
-    let mut spy = scene.server.connection();
-    spy.ok(&["PSUBSCRIBE", "*"]);
-    let watcher = scene.client().await;
-    let mut workers = Vec::new();
-    for count in 0..3 {
-        let mut worker = scene.worker().await;
-        worker.order("take a");
-        if count > 0 {
-            until_waiting(&watcher, "a", count).await;
-        } else {
-            worker.granted("a").await;
+    for name in KINDS {
+        let scene = Scene::new();
+        let mut spy = scene.server.connection();
+        spy.ok(&["PSUBSCRIBE", "*"]);
+        let watcher = scene.client().await;
+        let mut workers = Vec::new();
+        for count in 0..3 {
+            let mut worker = scene.worker().await;
+            worker.order(&format!("take {name}"));
+            if count > 0 {
+                until_waiting(&watcher, name, count).await;
+            } else {
+                worker.granted(name).await;
+            }
+            workers.push(worker);
         }
-        workers.push(worker);
+        let [holder, dead, living] = &mut workers[..] else { panic!("three workers") };
+        dead.kill();
+        eventually("the end of its connections", || scene.server.clients().len() == 7).await;
+        let since = now();
+        assert_eq!(holder.ask(&format!("free {name}")).await, "ok");
+        let (_, at) = living.granted(name).await;
+        let (took, claim) = (at.since(since), scene.pace.claim());
+        assert!(took <= claim + MARGIN, "{took:?}");
+        assert!(took >= claim - millis(50), "{took:?}: the count was not trusted by mistake, or not at all");
+        assert_eq!(living.ask(&format!("free {name}")).await, "ok");
+        drop(workers);
+        check_left(&scene.server).await;
     }
-    let [holder, dead, living] = &mut workers[..] else { panic!("three workers") };
-    dead.kill();
-    eventually("the end of its connections", || scene.server.clients().len() == 7).await;
-    let since = now();
-    assert_eq!(Worker::ask(holder, "free a").await, "ok");
-    let (_, at) = living.granted("a").await;
-    let (took, claim) = (at.since(since), scene.pace.claim());
-    assert!(took <= claim + MARGIN, "{took:?}");
-    assert!(took >= claim - millis(50), "{took:?}: the count was not trusted by mistake, or not at all");
-    assert_eq!(living.ask("free a").await, "ok");
-    drop(workers);
-    check_left(&scene.server).await;
 }

@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::suite::{info, take, until_waiting};
+use crate::support::kinds::KINDS;
 use crate::support::proxy::Proxy;
 use crate::support::time::soon;
 use crate::support::worker::{Scene, Worker};
@@ -130,28 +131,54 @@ async fn a4_a_grant_whose_reply_was_read_after_its_end_is_none() {
 // `lua/lib`, `advance`: an unreachable client's ticket is skipped; without that each dead waiter costs a claim.
 #[tokio::test]
 async fn a7_dead_waiters_cost_the_living_nothing() {
+    for name in KINDS {
+        let (scene, mut holder, mut waiting) = waiters(name, 6).await;
+        let mut living = waiting.pop().expect("six of them");
+        waiting.iter_mut().for_each(Worker::kill);
+        eventually("the end of their connections", || scene.server.clients().len() == 4).await;
+        let since = now();
+        assert_eq!(holder.ask(&format!("free {name}")).await, "ok");
+        let (_, at) = living.granted(name).await;
+        assert!(at.since(since) <= MARGIN, "{:?}", at.since(since));
+        assert_eq!(living.ask(&format!("free {name}")).await, "ok");
+        check_left(&scene.server).await;
+    }
+}
+
+/// A process that holds the lock, and others that wait for it, one behind the other.
+async fn waiters(name: &str, count: u64) -> (Scene, Worker, Vec<Worker>) {
     let scene = Scene::new();
     let mut holder = scene.worker().await;
-    holder.take("a").await;
-    let watcher = scene.client().await;
-    let mut dead = Vec::new();
-    for count in 1..=5 {
+    holder.take(name).await;
+    let (watcher, mut waiting) = (scene.client().await, Vec::new());
+    for count in 1..=count {
         let mut worker = scene.worker().await;
-        worker.order("take a");
-        until_waiting(&watcher, "a", count).await;
-        dead.push(worker);
+        worker.order(&format!("take {name}"));
+        until_waiting(&watcher, name, count).await;
+        waiting.push(worker);
     }
-    let mut living = scene.worker().await;
-    living.order("take a");
-    until_waiting(&watcher, "a", 6).await;
-    dead.iter_mut().for_each(Worker::kill);
-    eventually("the end of their connections", || scene.server.clients().len() == 6).await;
-    let since = now();
-    assert_eq!(holder.ask("free a").await, "ok");
-    let (_, at) = living.granted("a").await;
-    assert!(at.since(since) <= MARGIN, "{:?}", at.since(since));
-    assert_eq!(living.ask("free a").await, "ok");
-    check_left(&scene.server).await;
+    watcher.close().await;
+    (scene, holder, waiting)
+}
+
+// `lua/lib`, `advance`: a hand-over is for a claim, and not for the lease of whoever gets it.
+#[tokio::test]
+async fn a9_a_waiter_that_dies_with_the_lock_on_its_way_costs_its_claim() {
+    for name in KINDS {
+        let (scene, mut holder, mut waiting) = waiters(name, 2).await;
+        let mut living = waiting.pop().expect("two of them");
+        // It has the lock, and cannot hear of it.
+        waiting[0].signal("STOP");
+        let since = now();
+        assert_eq!(holder.ask(&format!("free {name}")).await, "ok");
+        eventually("the hand-over", || !lease_left(&scene.server, name).is_zero()).await;
+        waiting[0].kill();
+        let (_, at) = living.granted(name).await;
+        let (took, claim) = (at.since(since), scene.pace.claim());
+        assert!(took <= claim + MARGIN && took >= claim - millis(50), "{took:?}");
+        assert_eq!(living.ask(&format!("free {name}")).await, "ok");
+        check_left(&scene.server).await;
+    }
 }
 
 // The child of a true `fork` would share the parent's memory and epoll instance; no safe Rust can make one, and our

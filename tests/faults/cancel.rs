@@ -9,6 +9,7 @@ use lockwright::{Client, Owner, UnlockError};
 
 use super::{connect, leftovers, quick, works};
 use crate::suite::{is_busy, pass, take, until_waiting, wait_for};
+use crate::support::kinds::{self, KINDS};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
@@ -85,37 +86,43 @@ async fn b1_a_lock_that_is_dropped_after_any_poll_leaves_nothing() {
 /// Fails where a ticket is left in the queue: with its client alive, it would be granted and hold the lock for a claim.
 #[tokio::test]
 async fn b2_a_queued_lock_that_is_dropped_leaves_the_queue_to_the_others() {
-    let server = Server::start();
-    let (holder, cancelling, other) =
-        (connect(&server).await, connect(&server).await, connect(&server).await);
-    let guard = take(&holder, "x").await;
-    let dropped = tokio::spawn(cancelling.lock("x").lock());
-    until_waiting(&holder, "x", 1).await;
-    let waiting = tokio::spawn(other.lock("x").lock());
-    until_waiting(&holder, "x", 2).await;
-    dropped.abort();
-    until_waiting(&holder, "x", 1).await;
-    guard.unlock().await.expect("it is held");
-    let guard = soon("the next in the queue", waiting).await.expect("no panic").expect("it is granted");
-    assert!(guard.is_held());
-    drop(guard);
-    gone_after(&server, Duration::ZERO, "the queue").await;
+    for name in KINDS {
+        let server = Server::start();
+        let (holder, cancelling, other) =
+            (connect(&server).await, connect(&server).await, connect(&server).await);
+        let guard = take(&holder, name).await;
+        let dropped = tokio::spawn(kinds::lock(&cancelling, name));
+        until_waiting(&holder, name, 1).await;
+        let waiting = tokio::spawn(kinds::lock(&other, name));
+        until_waiting(&holder, name, 2).await;
+        dropped.abort();
+        until_waiting(&holder, name, 1).await;
+        guard.unlock().await.expect("it is held");
+        let guard = soon("the next in the queue", waiting).await.expect("no panic").expect("it is granted");
+        assert!(guard.is_held());
+        drop(guard);
+        gone_after(&server, Duration::ZERO, "the queue").await;
 
-    // An owner that waits to enter what another owner holds: its own ticket.
-    let (mine, theirs) = (Owner::new(), Owner::new());
-    let outer = cancelling.lock("x").with_owner(&mine).lock().await.expect("it is free");
-    let dropped = tokio::spawn(other.lock("x").with_owner(&theirs).lock());
-    until_waiting(&holder, "x", 1).await;
-    // Re-entry is not held up by the queue, and its drop ends neither the outer hold nor the other's place.
-    for polls in 0..3 {
-        drop(at_most(polls, cancelling.lock("x").with_owner(&mine).lock()).await);
+        // An owner that waits to enter what another owner holds: its own ticket.
+        let [mine, theirs] = [Owner::new(), Owner::new()];
+        let lock = |client: &Client, owner: &Owner| {
+            let client = client.clone();
+            owner.scope(async move { kinds::lock(&client, name).await })
+        };
+        let outer = lock(&cancelling, &mine).await.expect("it is free");
+        let dropped = tokio::spawn(lock(&other, &theirs));
+        until_waiting(&holder, name, 1).await;
+        // Re-entry is not held up by the queue, and its drop ends neither the outer hold nor the other's place.
+        for polls in 0..3 {
+            drop(at_most(polls, lock(&cancelling, &mine)).await);
+        }
+        assert!(outer.is_held() && is_busy(&other, name).await);
+        dropped.abort();
+        until_waiting(&holder, name, 0).await;
+        assert!(is_busy(&holder, name).await);
+        outer.unlock().await.expect("it is held");
+        gone_after(&server, Duration::ZERO, "the owners' holds").await;
     }
-    assert!(outer.is_held() && is_busy(&other, "x").await);
-    dropped.abort();
-    until_waiting(&holder, "x", 0).await;
-    assert!(is_busy(&holder, "x").await);
-    outer.unlock().await.expect("it is held");
-    gone_after(&server, Duration::ZERO, "the owners' holds").await;
 }
 
 /// Fails where `unlock` owns its command.

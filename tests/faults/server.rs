@@ -7,6 +7,7 @@ use lockwright::{Client, Guard, Lease, LockError, LossReason, Owner, Renewal};
 
 use super::{CLAIM, MARGIN, PATIENCE, connect, impatient, leftovers, quick, set, works};
 use crate::suite::{is_busy, pass, take, timed, until, until_waiting};
+use crate::support::kinds;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
@@ -220,12 +221,17 @@ async fn d23_a_restart_that_loses_the_last_second_repeats_no_token() {
 /// Fails where the renewal does not tell of a hold that is gone, or waiters trust in a message alone.
 #[tokio::test]
 async fn d24_a_flush_is_found_out_and_waiters_go_on() {
-    for flush in ["FLUSHALL", "FLUSHDB"] {
+    for (flush, name) in [("FLUSHALL", "x"), ("FLUSHDB", "x"), ("FLUSHALL", "fair x")] {
         let server = Server::start();
         let (client, other) = (holder(&server).await, connect(&server).await);
-        let guard = take(&client, "x").await;
-        let waiting = tokio::spawn(other.lock("x").lock());
-        until_waiting(&client, "x", 1).await;
+        let guard = take(&client, name).await;
+        let waiting = tokio::spawn(kinds::lock(&other, name));
+        until_waiting(&client, name, 1).await;
+        // Of the same client; the fair lock keeps their order.
+        let behind = tokio::spawn(kinds::lock(&other, name));
+        if kinds::is_fair(name) {
+            until_waiting(&client, name, 2).await;
+        }
         server.connection().ok(&[flush]);
         let (took, next) = timed("the next", waiting).await;
         let next = next.expect("no panic").expect("it is granted");
@@ -236,7 +242,10 @@ async fn d24_a_flush_is_found_out_and_waiters_go_on() {
         assert_eq!(reason, LossReason::GoneAtServer);
         assert!(took < LEASE / 3 + MARGIN, "{flush}: {took:?}");
         drop(guard);
+        let token = next.token();
         next.unlock().await.expect("the old release does not touch it");
+        let last = soon("the last", behind).await.expect("no panic").expect("it is granted");
+        assert!(last.token() > token);
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use lockwright::internals::clock::Clock;
 use lockwright::{Client, ClientBuilder, Guard, LockInfo};
 
+use crate::support::kinds;
 use crate::support::time::{PATIENCE, soon};
 
 /// The cases, by topic, with what a back end must be capable of to run them.
@@ -196,17 +197,17 @@ pub async fn info(client: &Client, name: &str) -> LockInfo {
     client.inspect(name).await.expect("the server answers")
 }
 
-/// Takes a lock that is free now.
+/// Takes a lock that is free now; its name tells its [kind](kinds).
 pub async fn take(client: &Client, name: &str) -> Guard {
-    client.lock(name).try_lock().await.expect("the server answers").expect("the lock is free")
+    kinds::try_lock(client, name).await.expect("the server answers").expect("the lock is free")
 }
 
 /// Takes a lock that comes free soon.
 pub async fn wait_for(client: &Client, name: &str) -> Guard {
-    soon("the lock", client.lock(name).lock()).await.expect("it is granted")
+    soon("the lock", kinds::lock(client, name)).await.expect("it is granted")
 }
 
 /// Whether another client finds the lock held.
 pub async fn is_busy(client: &Client, name: &str) -> bool {
-    client.lock(name).try_lock().await.expect("the server answers").is_none()
+    kinds::try_lock(client, name).await.expect("the server answers").is_none()
 }

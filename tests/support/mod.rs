@@ -4,6 +4,7 @@
 pub mod backend;
 pub mod fence;
 pub mod frames;
+pub mod kinds;
 pub mod logs;
 pub mod proxy;
 pub mod resp;

@@ -12,12 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use lockwright::internals::clock::{Clock, Moment};
 use lockwright::{Client, ClientBuilder, Guard, Lease};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::fence::Writer;
+use super::kinds;
 use super::server::{Server, signal};
 use super::time::soon;
 
@@ -256,6 +258,7 @@ impl Desk {
         match word {
             "take" => drop(tokio::spawn(take(self.client.clone(), self.guards.clone(), name.to_owned()))),
             "turns" => return Some(self.turns(name).await),
+            "crowd" => self.crowd(name),
             "child" => return Some(self.child()),
             "exhaust" => self.exhaust(),
             "relax" => self.greed.store(false, Ordering::SeqCst),
@@ -284,11 +287,11 @@ impl Desk {
         let (name, count) = order.rsplit_once(' ').expect("a name and a count");
         let count: u64 = count.parse().expect("a count");
         let tasks = (0..8).map(|task| {
-            let (lock, name, fence) = (self.client.lock(name), name.to_owned(), self.fence);
+            let (client, name, fence) = (self.client.clone(), name.to_owned(), self.fence);
             tokio::spawn(async move {
                 let (mut fence, mut refused) = (Writer::to(fence), 0);
                 for _ in 0..count / 8 + u64::from(task < count % 8) {
-                    let guard = lock.lock().await.expect("it is granted");
+                    let guard = kinds::lock(&client, &name).await.expect("it is granted");
                     refused += u64::from(guard.is_held() && !fence.write(&name, guard.token()));
                     drop(guard);
                 }
@@ -300,6 +303,29 @@ impl Desk {
             refused += task.await.expect("no panic");
         }
         refused.to_string()
+    }
+
+    /// `<name> <count> <number>`: so many tasks that wait in this order, each for one turn, and say `served` with their
+    /// numbers, which begin with the given one.
+    fn crowd(&self, order: &str) {
+        let words: Vec<&str> = order.rsplitn(3, ' ').collect();
+        let [first, count, name] = words[..] else { panic!("no crowd: {order}") };
+        let (first, count): (u64, u64) = (first.parse().expect("a number"), count.parse().expect("a count"));
+        for number in first..first + count {
+            let name = name.to_owned();
+            // Enters the queue here, so that it is the order of the numbers.
+            let mut waiting = kinds::lock(&self.client, &name);
+            let granted = (&mut waiting).now_or_never();
+            tokio::spawn(async move {
+                let guard = match granted {
+                    Some(granted) => granted,
+                    None => waiting.await,
+                };
+                let guard = guard.expect("it is granted");
+                say(&format!("served {name} {number} {} {}", guard.token(), Clock::boot().now().as_nanos()));
+                drop(guard);
+            });
+        }
     }
 
     /// A child of this process that outlives it: its process id.
@@ -323,7 +349,7 @@ impl Desk {
 }
 
 async fn take(client: Client, guards: Guards, name: String) {
-    match client.lock(&name).lock().await {
+    match kinds::lock(&client, &name).await {
         Ok(guard) => {
             let (token, lost) = (guard.token(), guard.lost());
             guards.lock().unwrap().insert(name.clone(), guard);
