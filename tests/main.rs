@@ -9,6 +9,7 @@ mod differential;
 #[cfg(feature = "embedded")]
 mod engine;
 mod examples;
+mod fair;
 mod faults;
 mod forged;
 mod layers;
