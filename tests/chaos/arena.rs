@@ -1,20 +1,21 @@
 //! Server, proxies and workers: one fault after the other, and the recovery after each.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::{Clock, wall_micros};
 use serde_json::{Value, json};
 
-use crate::history::{History, Loss};
+use crate::history::{History, Loss, Trouble};
 use crate::nemesis::{FAULTS, Fault, Target, now};
 use crate::support::fence::Fence;
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
 use crate::support::worker::{Pace, Setting, Worker};
-use crate::work::LOCKS;
+use crate::work::{LOCKS, name_of, stalls};
 
 const WORKERS: usize = 4;
 /// After the end of a fault every lock must be granted again within this: the lease of who died or hung meanwhile,
@@ -31,6 +32,8 @@ pub struct Arena {
     dice: Chance,
     history: History,
     faults: BTreeMap<Fault, Vec<u64>>,
+    /// When this process did not run: then neither did the machine, or nearly.
+    stalls: Arc<Mutex<Vec<Trouble>>>,
 }
 
 /// What came of it.
@@ -56,7 +59,12 @@ impl Arena {
             dice: Chance::from_seed(seed),
             history: History::default(),
             faults: BTreeMap::new(),
+            stalls: Arc::default(),
         };
+        let seen = arena.stalls.clone();
+        tokio::spawn(async move {
+            stalls(|began, ended| seen.lock().unwrap().push(Trouble { worker: None, began, ended })).await;
+        });
         for slot in 0..WORKERS {
             let mut worker = arena.start_worker(slot);
             worker.1.hear("connected").await;
@@ -98,6 +106,11 @@ impl Arena {
         let mut target = Target { server: &mut self.server, worker, proxy: &self.proxies[slot], dice: &dice };
         target.strike(fault).await;
         let ended = now();
+        if fault != Fault::FlushScripts {
+            let worker = (!fault.is_for_all()).then_some(self.workers[slot].0);
+            let (began, ended) = (began.as_nanos(), ended.as_nanos());
+            self.history.troubles.push(Trouble { worker, began, ended });
+        }
         if fault.is_loss() {
             let (began, ended) = (began.as_nanos(), ended.as_nanos());
             // A block of tokens begins with the clock, and runs ahead of it by its length.
@@ -172,14 +185,20 @@ impl Arena {
         })
         .await;
         assert!(self.server.connection().ok(&["PUBSUB", "CHANNELS", "*"]).items().is_empty());
+        self.history.troubles.extend(self.stalls.lock().unwrap().iter());
         let (violations, excused) = self.history.judge();
-        let cells = (0..LOCKS).map(|lock| self.fence.cell(&format!("lock {lock}")).accepted);
+        let cells = (0..LOCKS).map(|lock| self.fence.cell(&name_of(lock)).accepted);
         let writes = cells.sum();
         Report { violations, excused, history: self.history, recoveries: self.faults, writes }
     }
 }
 
 impl Report {
+    /// How many waits were served in turn, with nothing that would have excused another order.
+    pub fn waits_in_order(&self) -> usize {
+        self.history.waits_in_order()
+    }
+
     pub fn json(&self, seed: u64, minutes: f64) -> Value {
         let faults: BTreeMap<String, usize> =
             self.recoveries.iter().map(|(fault, all)| (format!("{fault:?}"), all.len())).collect();
@@ -203,6 +222,7 @@ impl Report {
             "faults": faults,
             "violations": self.violations.len(),
             "overlaps_after_loss": self.excused,
+            "waits_in_order": self.history.waits_in_order(),
             "recovery_ms": recoveries,
         })
     }

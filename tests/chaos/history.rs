@@ -11,6 +11,9 @@ pub struct Hold {
     pub granted: u64,
     /// Until when its holder was seen to trust it.
     pub end: u64,
+    /// Since when it was known to be in the queue; 0 where it never was.
+    pub queued: u64,
+    pub worker: usize,
 }
 
 /// A time in which the server lost data.
@@ -21,6 +24,14 @@ pub struct Loss {
     /// The same on the server's clock, in microseconds, which is what tokens count.
     pub first_token: u64,
     pub last_token: u64,
+}
+
+/// A time in which a client, or every one, may have lost its place in a queue, or may not have heard of its turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Trouble {
+    pub worker: Option<usize>,
+    pub began: u64,
+    pub ended: u64,
 }
 
 /// Two holds that contradict each other, the smaller token first.
@@ -34,6 +45,7 @@ pub struct History {
     pub refused: Vec<(u64, String)>,
     pub odd: Vec<String>,
     pub losses: Vec<Loss>,
+    pub troubles: Vec<Trouble>,
     pub operations: u64,
     pub failures: u64,
     pub last_grant: BTreeMap<usize, u64>,
@@ -51,10 +63,11 @@ impl History {
         let id = format!("{worker}.{}", words.next().unwrap_or_default());
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         match (kind, numbers.as_slice()) {
-            ("grant", &[lock, token, asked, granted, end]) => {
+            ("grant", &[lock, token, asked, granted, end, queued]) => {
                 let lock = usize::try_from(lock).expect("few locks");
                 self.locks.insert(id.clone(), lock);
-                self.holds.entry(lock).or_default().insert(id, Hold { token, asked, granted, end });
+                let hold = Hold { token, asked, granted, end, queued, worker };
+                self.holds.entry(lock).or_default().insert(id, hold);
                 self.last_grant.insert(lock, granted);
             }
             ("seen", &[end]) => self.with(&id, |hold| hold.end = hold.end.max(end)),
@@ -64,6 +77,9 @@ impl History {
                 self.operations +=
                     line.split(' ').nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
                 self.failures += failures;
+            }
+            ("stall", &[began, ended]) => {
+                self.troubles.push(Trouble { worker: Some(worker), began, ended });
             }
             ("connected", _) => {}
             _ => self.odd.push(format!("worker {worker}: {line}")),
@@ -75,6 +91,15 @@ impl History {
         if let Some(hold) = hold {
             change(hold);
         }
+    }
+
+    /// How many waits in a queue there were in whose time nothing excuses that a later one is served before them.
+    pub fn waits_in_order(&self) -> usize {
+        self.holds
+            .values()
+            .flat_map(BTreeMap::values)
+            .filter(|hold| hold.queued > 0 && !self.troubled(hold))
+            .count()
     }
 
     /// The violations, and how many overlaps lost data explains.
@@ -91,6 +116,11 @@ impl History {
                     excused += 1;
                 } else {
                     violations.push(format!("lock {lock}: {rule}: {pair:?}"));
+                }
+            }
+            for pair in inversions(&holds) {
+                if !self.troubled(&pair.1) && !self.separates(&pair) {
+                    violations.push(format!("lock {lock}: turn: {pair:?}"));
                 }
             }
         }
@@ -112,9 +142,37 @@ impl History {
         self.losses.iter().any(between)
     }
 
+    /// Whether the rules let others pass this one while it waited.
+    fn troubled(&self, hold: &Hold) -> bool {
+        let mine = |trouble: &&Trouble| trouble.worker.is_none_or(|worker| worker == hold.worker);
+        let meets =
+            |trouble: &Trouble| trouble.began <= hold.granted && trouble.ended + AFTERMATH >= hold.queued;
+        self.troubles.iter().filter(mine).any(meets)
+    }
+
     fn explains(&self, from: u64, until: u64) -> bool {
         self.losses.iter().any(|loss| loss.began <= until && loss.ended >= from)
     }
+}
+
+/// For so long after a trouble a client may still be without its connections, or the server may count on old ones: a
+/// second between two attempts to connect, the client's deadline, a claim and a poll.
+const AFTERMATH: u64 = 2_500_000_000;
+
+/// Holds that were in the queue when one with a smaller token was asked for, each with that one. `holds` is sorted by
+/// token.
+fn inversions(holds: &[Hold]) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    let Some(mut latest) = holds.first().copied() else { return pairs };
+    for &hold in holds {
+        if hold.queued > 0 && latest.asked > hold.queued && latest.token < hold.token {
+            pairs.push((latest, hold));
+        }
+        if hold.asked > latest.asked {
+            latest = hold;
+        }
+    }
+    pairs
 }
 
 /// Holds that overlap another one. `holds` is sorted by token.
@@ -152,7 +210,7 @@ fn misordered(holds: &[Hold]) -> Vec<Pair> {
 fn history(grants: &[[u64; 4]]) -> History {
     let mut history = History::default();
     for (number, [token, asked, granted, end]) in grants.iter().enumerate() {
-        history.take(0, &format!("grant 0.{number} 1 {token} {asked} {granted} {granted}"));
+        history.take(0, &format!("grant 0.{number} 1 {token} {asked} {granted} {granted} 0"));
         history.take(0, &format!("end 0.{number} {end}"));
     }
     history
@@ -184,4 +242,18 @@ fn the_judge_finds_what_it_is_there_for() {
     assert_eq!(refused.judge().0.len(), 1);
     refused.take(0, "odd something");
     assert_eq!(refused.judge().0.len(), 2);
+    // In the queue since 3, and passed by one that was asked for at 4.
+    let lines = ["grant 0.0 3 10 4 5 6 0", "grant 0.1 3 11 1 7 8 3", "grant 0.2 3 12 2 9 9 4"];
+    let mut passed = History::default();
+    lines.iter().for_each(|line| passed.take(7, line));
+    let (violations, _) = passed.judge();
+    assert!(violations.len() == 1 && violations[0].contains("turn"), "{violations:?}");
+    assert_eq!(passed.waits_in_order(), 2);
+    let later = AFTERMATH + 1_000;
+    for (worker, began, excuses) in
+        [(Some(7), 5, true), (None, 7, true), (Some(8), 5, false), (None, 8, false)]
+    {
+        passed.troubles = vec![Trouble { worker, began, ended: later }];
+        assert_eq!(passed.judge().0.is_empty(), excuses, "{worker:?} {began}");
+    }
 }

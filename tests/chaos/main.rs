@@ -43,6 +43,7 @@ async fn chaos() {
         print(violation);
     }
     print(&report.json(seed, minutes).to_string());
+    assert!(report.waits_in_order() > 0, "the order of the fair locks was never judged");
     assert!(report.violations.is_empty(), "{} violations, seed {seed}", report.violations.len());
 }
 

@@ -53,6 +53,14 @@ impl Fault {
     pub fn is_loss(self) -> bool {
         matches!(self, Self::RestartWithoutData | Self::FlushAll)
     }
+
+    /// Whether clients other than the worker's may lose their connections by it, or their places.
+    pub fn is_for_all(self) -> bool {
+        use Fault::*;
+        let of_server =
+            matches!(self, StopServer | RestartWithData | PauseServer | KillCommands | KillSubscriptions);
+        of_server || self.is_loss()
+    }
 }
 
 /// What the faults fall upon: the server, and one worker with its way to the server.
