@@ -183,6 +183,27 @@ fn a_late_write_is_refused() {
 }
 
 #[test]
+fn jobs_are_done_in_order_though_a_runner_is_killed() {
+    everywhere("job_runner", &["--jobs", "8"], |printed| {
+        let jobs: Vec<String> = (1..=8).map(|job| format!(" job {job}")).collect();
+        in_order(printed, &jobs.iter().map(String::as_str).collect::<Vec<_>>());
+        in_order(printed, &["runner 4", "before", "killed", "8 jobs are done, in "]);
+        // One more than there are jobs, or a few where turns were lost, too.
+        let turns = printed.split("done, in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        assert!((9..12).contains(&turns.expect("a number")), "{printed}");
+        // Whatever it was doing is begun once more, by somebody else.
+        let rows: Vec<&str> = printed.lines().skip(3).collect();
+        let job = |row: &&str| -> Option<u64> {
+            let cells = row.split(" job ").skip(1);
+            cells.filter_map(|rest| rest.split(' ').next()?.parse().ok()).max()
+        };
+        let killed = rows.iter().position(|row| row.contains("killed")).expect("one is killed");
+        let begun = rows[..killed].iter().filter_map(job).max();
+        assert!(begun.is_some() && job(&rows[killed + 1]) == begun, "{printed}");
+    });
+}
+
+#[test]
 fn a_test_with_its_own_clock_takes_no_time() {
     let printed = printed("testing", &[]);
     in_order(&printed, &["10 s: done", "somebody else does it", "took too long", "really: true"]);

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use lockwright::{Client, Engine};
+use lockwright::{Client, ClientBuilder, Engine};
 
 pub use sales::Sales;
 pub use store::Store;
-pub use workers::{Report, run_workers};
+pub use workers::{KILL_ME, KILLED_WORKER, Report, as_process, run_workers};
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -35,9 +35,18 @@ impl Place {
 
     /// A client of its own: what a process is for a server. One that is to meet others must be on the same engine.
     pub async fn client(&self) -> Result<Client, Failure> {
+        self.client_with(|builder| builder).await
+    }
+
+    /// The same with settings of its own.
+    pub async fn client_with(
+        &self,
+        customise: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Client, Failure> {
+        let builder = customise(Client::builder());
         Ok(match self {
-            Self::Engine(engine) => Client::embedded_on(engine),
-            Self::Server(url) => Client::connect(url).await?,
+            Self::Engine(engine) => builder.embedded_on(engine)?,
+            Self::Server(url) => builder.url(url).connect().await?,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -10,6 +11,10 @@ use super::{Failure, Place};
 
 /// A line of a worker; `None` when it has no more to say.
 type Line = (usize, Option<String>);
+
+/// A line by which a worker asks to be killed in the middle of what it does, and what is reported of it then.
+pub const KILL_ME: &str = "kill me";
+pub const KILLED_WORKER: &str = "killed";
 
 /// How a worker reports.
 pub enum Report {
@@ -50,10 +55,10 @@ where
     F: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let (sender, mut lines) = unbounded_channel::<Line>();
-    let (mut tasks, mut processes) = (JoinSet::new(), Vec::new());
+    let (mut tasks, mut handles, mut processes) = (JoinSet::new(), Vec::new(), Vec::new());
     for number in 0..count {
         match place {
-            Place::Engine(_) => drop(tasks.spawn(task(number, Report::Task(number, sender.clone())))),
+            Place::Engine(_) => handles.push(tasks.spawn(task(number, Report::Task(number, sender.clone())))),
             Place::Server(_) => processes.push(Worker::start(number, arguments, &sender)?),
         }
     }
@@ -67,6 +72,13 @@ where
                     processes.iter_mut().try_for_each(Worker::go)?;
                 }
             }
+            Some(KILL_ME) => {
+                match place {
+                    Place::Engine(_) => handles[number].abort(),
+                    Place::Server(_) => processes[number].kill()?,
+                }
+                take(number, KILLED_WORKER)?;
+            }
             Some(line) => take(number, line)?,
             None if ready < count => return Err("a worker ended before it was ready".into()),
             None => ended += 1,
@@ -74,15 +86,36 @@ where
     }
     debug_assert_eq!(ended, processes.len());
     while let Some(outcome) = tasks.join_next().await {
-        outcome??;
+        match outcome {
+            Err(error) if error.is_cancelled() => {}
+            outcome => outcome??,
+        }
     }
     processes.into_iter().try_for_each(Worker::finish)
+}
+
+/// `work` on a runtime of its own, as a process has one: where it is aborted, nothing of it and of its clients happens
+/// any more, and nothing is given back.
+pub async fn as_process(
+    work: impl Future<Output = Result<(), Failure>> + Send + 'static,
+) -> Result<(), Failure> {
+    struct Own(Option<Runtime>);
+    impl Drop for Own {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(Runtime::shutdown_background);
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let working = runtime.spawn(work);
+    let _own = Own(Some(runtime));
+    working.await?
 }
 
 /// This program once more. Stopped when dropped.
 struct Worker {
     child: Child,
     input: ChildStdin,
+    killed: bool,
 }
 
 impl Worker {
@@ -101,17 +134,27 @@ impl Worker {
             }
         });
         let input = child.stdin.take().ok_or("its input is piped")?;
-        Ok(Self { child, input })
+        Ok(Self { child, input, killed: false })
     }
 
     fn go(&mut self) -> Result<(), Failure> {
         Ok(writeln!(self.input, "go")?)
     }
 
-    /// Waits for its end, which must be a good one.
+    /// `kill -9`.
+    fn kill(&mut self) -> Result<(), Failure> {
+        self.killed = true;
+        Ok(self.child.kill()?)
+    }
+
+    /// Waits for its end, which must be a good one if it was not killed.
     fn finish(mut self) -> Result<(), Failure> {
         let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("a worker failed: {status}").into()) }
+        if status.success() || self.killed {
+            Ok(())
+        } else {
+            Err(format!("a worker failed: {status}").into())
+        }
     }
 }
 
