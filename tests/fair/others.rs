@@ -161,7 +161,8 @@ async fn go_zookeeper_229_a_lost_answer_makes_one_place_and_not_two() {
 async fn hiero_json_rpc_relay_5260_waiters_whose_queue_is_lost_join_again_and_are_served() {
     for lost in [&[":queue"][..], &[":waiting"], &[":queue", ":waiting"]] {
         let mut queue = Queue::new().await;
-        let client = queue.scene.client().await;
+        let proxy = Proxy::to(queue.scene.server.port());
+        let client = queue.scene.client_at(proxy.url()).await;
         let mut waiters =
             vec![queue.join(&client).await, queue.join(&client).await, queue.join(&client).await];
         let keys: Vec<String> = lost.iter().map(|suffix| queue.key(suffix)).collect();
@@ -260,26 +261,33 @@ async fn python_redis_lock_58_nobody_slips_in_between_a_release_and_its_waiter()
 
 // The session of a waiter expired while its network was gone. It came back, its place did not, and nothing told it.
 #[tokio::test]
-async fn twitter_commons_20_a_waiter_that_was_cut_off_for_long_joins_again() {
-    let mut queue = Queue::new().await;
-    let proxy = Proxy::to(queue.scene.server.port());
-    let client = queue.scene.client_at(proxy.url()).await;
-    let cut_off = queue.join(&client).await;
-    proxy.refuse(true);
-    proxy.cut();
-    let behind = queue.join_alone().await;
-    // Beyond its client's deadline.
-    pass(millis(queue.scene.pace.deadline + 200)).await;
-    let since = queue.release().await;
-    let guard = served(behind, since, Duration::ZERO).await;
-    assert_eq!(info(&queue.holder, NAME).await.waiting_count, 0, "its place is gone");
-    proxy.refuse(false);
-    until_waiting(&queue.holder, NAME, 1).await;
-    let since = now();
-    guard.unlock().await.expect("it is held");
-    drop(served(cut_off, since, Duration::ZERO).await);
-    drop(client);
-    queue.end().await;
+async fn twitter_commons_20_waiters_that_were_cut_off_for_long_join_again() {
+    // Once the answer is lost, too, by which the client would know that they are new.
+    for lost in [0, 1] {
+        let mut queue = Queue::new().await;
+        let proxy = Proxy::to(queue.scene.server.port());
+        let client = queue.scene.client_at(proxy.url()).await;
+        let cut_off = [queue.join(&client).await, queue.join(&client).await, queue.join(&client).await];
+        proxy.refuse(true);
+        proxy.cut();
+        let [first, second] = [queue.join_alone().await, queue.join_alone().await];
+        // Beyond its client's deadline.
+        pass(millis(queue.scene.pace.deadline + 200)).await;
+        let since = queue.release().await;
+        queue.guard = Some(served(first, since, Duration::ZERO).await);
+        assert_eq!(info(&queue.holder, NAME).await.waiting_count, 1, "their places are gone");
+        if lost > 0 {
+            proxy.doom(&hash("fair/acquire"), Fate::ReplyCut(0), lost);
+        }
+        proxy.refuse(false);
+        until_waiting(&queue.holder, NAME, 4).await;
+        assert_eq!(proxy.pardon(), 0);
+        until_answered(&client).await;
+        let since = queue.release().await;
+        served_in_turn([second].into_iter().chain(cut_off).collect(), since, Duration::ZERO).await;
+        drop(client);
+        queue.end().await;
+    }
 }
 
 // After a short loss of its connection a waiter made itself a second place behind its first one, and waited for itself.
