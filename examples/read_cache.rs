@@ -2,6 +2,7 @@
 //! clients on one engine, beside one that asks the server each time whether somebody has written. What was cached under
 //! the stamp of a read is fresh while the stamp is the same: each reader checks that it sees nothing older than a write
 //! that was over before it began to read.
+#![allow(clippy::disallowed_methods, reason = "an example waits as its users do")]
 
 mod support;
 

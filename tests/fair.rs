@@ -3,7 +3,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `redisson.rs` | public reports on Redisson's fair lock, each rebuilt here |
+//! | `redisson.rs` | public reports on Redisson's fair lock (redisson/redisson), each rebuilt here |
 //! | `others.rs` | the same on other locks with a queue |
 //! | `stuck.rs` | hundreds of dead, silent and unreachable waiters in front of the living |
 //! | `order.rs` | what the order survives |

@@ -12,6 +12,7 @@ use lockwright::internals::ticket::{ClientId, Ticket, Tickets};
 use sha1::{Digest, Sha1};
 
 use crate::protocol::rig::{Rig, owner};
+use crate::support::server::Server;
 use header::{Header, Slot};
 
 mod header;
@@ -391,8 +392,27 @@ fn nothing_is_used_that_differs_between_servers_or_loses_digits() {
         {
             assert!(!code.contains(word), "{word} in {}", script.name);
         }
-        assert_eq!(code.matches("string.format(").count(), code.matches("string.format('%.0f', n)").count());
+        let of_int =
+            code.matches("string.format('%d', n)").count() + code.matches("string.format('%d%09d', ").count();
+        assert_eq!(code.matches("string.format(").count(), of_int, "{}", script.name);
         let locals = code.lines().filter(|line| line.starts_with("local ")).count();
         assert!(locals < 150, "Lua allows 200 locals, {} has {locals}", script.name);
+    }
+}
+
+/// `int` is the only way from numbers to texts.
+#[test]
+fn whole_numbers_keep_all_of_their_digits() {
+    let server = Server::start();
+    let text =
+        include_str!("../lua/lib/int.lua").to_owned() + "return { int(tonumber(ARGV[1])), int(ARGV[1]) }";
+    let largest = (1_u64 << 53) - 1;
+    let around = |edge: u64| edge.saturating_sub(2)..=edge + 2;
+    let edges =
+        [0, 1_000_000_000, 1 << 31, 1 << 32, 1_764_542_000_000_000, largest - 2].into_iter().flat_map(around);
+    for number in edges.chain((0..16).map(|power| 10_u64.pow(power))) {
+        let number = number.to_string();
+        let reply = server.connection().ok(&["EVAL", &text, "0", &number]);
+        assert_eq!(reply.texts(), [number.clone(), number]);
     }
 }

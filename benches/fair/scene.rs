@@ -14,7 +14,9 @@ const BEHIND: usize = 60;
 /// How often each call is made, where that changes little.
 const TIMES: usize = 50;
 
-pub const SCENES: [(&str, fn() -> Scene); 5] = [
+type Make = fn() -> Scene;
+
+pub const SCENES: [(&str, Make); 5] = [
     ("waiting", || waiting(MANY)),
     ("left", left),
     ("dead", dead),

@@ -1,4 +1,17 @@
-//! Reports on other locks with a queue: of ZooKeeper, of etcd, and on Redis.
+//! Reports on other locks with a queue.
+//!
+//! | name | repository |
+//! |---|---|
+//! | `copr` | fedora-copr/copr: a lock in Redis |
+//! | `curator` | apache/curator: ZooKeeper, from Java |
+//! | `etcd` | etcd-io/etcd: its own locks |
+//! | `go_zookeeper` | samuel/go-zookeeper |
+//! | `hiero_json_rpc_relay` | hiero-ledger/hiero-json-rpc-relay: a lock in Redis |
+//! | `kazoo` | python-zk/kazoo: ZooKeeper, from Python |
+//! | `python_etcd` | jplana/python-etcd |
+//! | `python_redis_lock` | ionelmc/python-redis-lock |
+//! | `twitter_commons` | twitter-archive/commons: ZooKeeper, from Java |
+//! | `zk_ruby` | zk-ruby/zk: ZooKeeper, from Ruby |
 
 use std::pin::pin;
 
@@ -145,10 +158,11 @@ async fn go_zookeeper_229_a_lost_answer_makes_one_place_and_not_two() {
 // The list of those who wait was lost with a restart, or a waiter was cleaned away by others; it believed to be in the
 // queue, and polled for its turn for ever.
 #[tokio::test]
-async fn hiero_5260_waiters_whose_queue_is_lost_join_again_and_are_served() {
+async fn hiero_json_rpc_relay_5260_waiters_whose_queue_is_lost_join_again_and_are_served() {
     for lost in [&[":queue"][..], &[":waiting"], &[":queue", ":waiting"]] {
         let mut queue = Queue::new().await;
-        let client = queue.scene.client().await;
+        let proxy = Proxy::to(queue.scene.server.port());
+        let client = queue.scene.client_at(proxy.url()).await;
         let mut waiters =
             vec![queue.join(&client).await, queue.join(&client).await, queue.join(&client).await];
         let keys: Vec<String> = lost.iter().map(|suffix| queue.key(suffix)).collect();
@@ -247,26 +261,33 @@ async fn python_redis_lock_58_nobody_slips_in_between_a_release_and_its_waiter()
 
 // The session of a waiter expired while its network was gone. It came back, its place did not, and nothing told it.
 #[tokio::test]
-async fn twitter_commons_20_a_waiter_that_was_cut_off_for_long_joins_again() {
-    let mut queue = Queue::new().await;
-    let proxy = Proxy::to(queue.scene.server.port());
-    let client = queue.scene.client_at(proxy.url()).await;
-    let cut_off = queue.join(&client).await;
-    proxy.refuse(true);
-    proxy.cut();
-    let behind = queue.join_alone().await;
-    // Beyond its client's deadline.
-    pass(millis(queue.scene.pace.deadline + 200)).await;
-    let since = queue.release().await;
-    let guard = served(behind, since, Duration::ZERO).await;
-    assert_eq!(info(&queue.holder, NAME).await.waiting_count, 0, "its place is gone");
-    proxy.refuse(false);
-    until_waiting(&queue.holder, NAME, 1).await;
-    let since = now();
-    guard.unlock().await.expect("it is held");
-    drop(served(cut_off, since, Duration::ZERO).await);
-    drop(client);
-    queue.end().await;
+async fn twitter_commons_20_waiters_that_were_cut_off_for_long_join_again() {
+    // Once the answer is lost, too, by which the client would know that they are new.
+    for lost in [0, 1] {
+        let mut queue = Queue::new().await;
+        let proxy = Proxy::to(queue.scene.server.port());
+        let client = queue.scene.client_at(proxy.url()).await;
+        let cut_off = [queue.join(&client).await, queue.join(&client).await, queue.join(&client).await];
+        proxy.refuse(true);
+        proxy.cut();
+        let [first, second] = [queue.join_alone().await, queue.join_alone().await];
+        // Beyond its client's deadline.
+        pass(millis(queue.scene.pace.deadline + 200)).await;
+        let since = queue.release().await;
+        queue.guard = Some(served(first, since, Duration::ZERO).await);
+        assert_eq!(info(&queue.holder, NAME).await.waiting_count, 1, "their places are gone");
+        if lost > 0 {
+            proxy.doom(&hash("fair/acquire"), Fate::ReplyCut(0), lost);
+        }
+        proxy.refuse(false);
+        until_waiting(&queue.holder, NAME, 4).await;
+        assert_eq!(proxy.pardon(), 0);
+        until_answered(&client).await;
+        let since = queue.release().await;
+        served_in_turn([second].into_iter().chain(cut_off).collect(), since, Duration::ZERO).await;
+        drop(client);
+        queue.end().await;
+    }
 }
 
 // After a short loss of its connection a waiter made itself a second place behind its first one, and waited for itself.

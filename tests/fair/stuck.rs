@@ -6,6 +6,8 @@ use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::Clock;
 
 use super::*;
+use crate::chaos_faults::until_answered;
+use crate::faults::calls_of;
 use crate::suite::{info, until};
 use crate::support::proxy::Proxy;
 
@@ -174,6 +176,30 @@ async fn a_silent_client_costs_one_claim_however_many_places_it_has() {
         assert_eq!(numbers, half.collect::<Vec<u64>>(), "a client's own are served in turn");
     }
     drop(silent);
+    queue.end().await;
+}
+
+// `local/state/asking.rs`, `send_again`: whoever finds out brings the others along, and these do not do the same again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_lost_places_of_one_client_are_taken_anew_by_one_call_each() {
+    let mut queue = Queue::with(|pace| (pace.lease, pace.claim) = (30_000, 2_000)).await;
+    let client = queue.scene.client().await;
+    let waiting: Vec<Waiter> = (0..1_000).map(|_| tokio::spawn(kinds::lock(&client, NAME))).collect();
+    queue.grown_by(1_000).await;
+    let calls = |queue: &Queue| calls_of(&mut queue.scene.server.connection(), "evalsha");
+    let before = calls(&queue);
+    let keys = [queue.key(":queue"), queue.key(":waiting")];
+    assert_eq!(queue.scene.server.connection().ok(&["DEL", &keys[0], &keys[1]]).int(), 2);
+    queue.length = 0;
+    queue.grown_by(1_000).await;
+    // Those that would follow are asked for by then.
+    until_answered(&client).await;
+    let calls = calls(&queue) - before;
+    assert!(calls <= 1_100, "{calls} calls");
+    waiting.iter().for_each(JoinHandle::abort);
+    until_waiting(&queue.holder, NAME, 0).await;
+    queue.release().await;
+    drop(client);
     queue.end().await;
 }
 

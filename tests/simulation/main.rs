@@ -1,7 +1,8 @@
 //! Seeded histories: real clients on one engine under faults, judged by an independent checker.
 //!
 //! `LOCKWRIGHT_HISTORIES=n cargo test --release --test simulation -- --nocapture` plays n of them and prints their
-//! sum; `LOCKWRIGHT_SEED=s` plays the one of this seed again and prints what happened in it.
+//! sum; `LOCKWRIGHT_SEED=s` plays the one of this seed again and prints what happened in it; `LOCKWRIGHT_MUTANT=m` has
+//! `every_mutant_is_found` look for this one only.
 
 mod audit;
 mod brute;
@@ -121,7 +122,10 @@ fn a_seed_plays_the_same_history_again() {
 #[test]
 fn every_mutant_is_found() {
     let mut missed = Vec::new();
-    for mutation in &mutants::ALL {
+    let only = number("LOCKWRIGHT_MUTANT");
+    for mutation in
+        mutants::ALL.iter().filter(|mutation| only.is_none_or(|only| only == mutation.number.into()))
+    {
         match mutation.find(FIRST_SEED) {
             Some((tries, outcome)) => {
                 let first = outcome.failures().next().expect("it was found by one");

@@ -244,7 +244,7 @@ pub static MIXES: &[Mix] = &[
         weight: 8,
         faults: ALL,
         steps: PLACES_AND_TRIES,
-        operations: 300,
+        operations: 200,
         short_queue: true,
         ..FAIR
     },

@@ -123,7 +123,8 @@ pub fn passed_over(history: &History, lock: usize, end: Nanos, far: Far) -> Vec<
                 && hold.granted <= waits_since;
             let beside = if is_beside { until.min(hold.kept()).saturating_sub(wait.asked) } else { 0 };
             let (rule, late) = if is_beside { ("inside", beside) } else { ("passed over", overtakes) };
-            let gap = Gap { from: wait.asked, to: wait.asked + late };
+            // Whatever cost it its place did so before the other one was let in.
+            let gap = Gap { from: wait.asked, to: hold.granted.max(wait.asked + late) };
             if late == 0
                 || !is_beside && !is_in_turn(history, wait, hold)
                 || late <= allowed(history, gap, far)

@@ -238,7 +238,7 @@ impl Summary {
             ("grants", self.grants, 35.0),
             ("contended grants", self.contended, 12.0),
             ("fair grants", self.fair_grants, 5.0),
-            ("contended fair grants", self.fair_contended, 3.0),
+            ("contended fair grants", self.fair_contended, 2.0),
             ("reads", self.reads, 10.0),
             ("writes", self.writes, 3.0),
         ] {

@@ -120,10 +120,11 @@ fn take_answer(
     match reply {
         AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
         AcquireReply::Queued(queued) => {
-            let waited_before = state.mark_queued(id);
-            // Called new though it had waited: it was dropped there, and its client's other tickets with it.
-            if queued.new && waited_before {
+            // Called new though it had waited, or of another number where that answer was lost: it was dropped there,
+            // and its client's other tickets with it.
+            if state.mark_queued(id) && queued.new || state.has_another_number(id, queued.sequence) {
                 state.send_again(&lock, id, out);
+                state.mark_queued(id);
             }
             state.queued(id, &queued, now, out);
         }

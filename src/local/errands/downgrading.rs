@@ -18,7 +18,7 @@ use crate::scripts::{Downgrade, DowngradeReply};
 /// Has the tether, so that a read which nobody takes is given back as any other.
 pub async fn downgrade(
     tether: Arc<Tether>,
-    work: Downgrading,
+    work: Box<Downgrading>,
     done: oneshot::Sender<Result<Grip, DowngradeError>>,
 ) {
     let local = tether.local().clone();
@@ -92,11 +92,11 @@ fn take_answer(
 
 async fn give_up(
     local: &Arc<Local>,
-    work: Downgrading,
+    work: Box<Downgrading>,
     error: LockError,
     done: oneshot::Sender<Result<Grip, DowngradeError>>,
 ) {
-    let departures = local.with(|state, now, _| state.give_up_downgrade(work, now));
+    let departures = local.with(|state, now, _| state.give_up_downgrade(*work, now));
     let _ = done.send(Err(DowngradeError::Failed(error)));
     for departure in departures {
         leave(local.clone(), departure).await;

@@ -118,6 +118,8 @@ impl State {
             let ticket = lane.ticket();
             if let Some(waiting) = lane.waiting() {
                 waiting.place = None;
+                // Called new these find out nothing more.
+                waiting.queued = false;
                 lanes.push((ticket.number, id));
             }
         }

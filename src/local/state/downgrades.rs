@@ -25,7 +25,7 @@ pub struct Downgrading {
 /// How a downgrade begins.
 #[derive(Debug)]
 pub enum Begun {
-    Alone(Downgrading),
+    Alone(Box<Downgrading>),
     /// Other guards share the write, which stays: the read is asked for beside it.
     Within(Request),
 }
@@ -52,13 +52,8 @@ impl State {
         self.leaving.insert(held.ticket.number);
         let read = attempt(&request, &request.share(), self.tickets.next());
         self.downgrading.insert(read.ticket.number, false);
-        Ok(Begun::Alone(Downgrading {
-            lock: held.lock.clone(),
-            write: held.ticket,
-            read,
-            request,
-            departure,
-        }))
+        let (lock, write) = (held.lock.clone(), held.ticket);
+        Ok(Begun::Alone(Box::new(Downgrading { lock, write, read, request, departure })))
     }
 
     /// The server has made it a read. `None` where that was over before it was heard of.

@@ -35,6 +35,12 @@ impl State {
         seen.is_none_or(is_news).then_some(Stepped::At(standing))
     }
 
+    /// Whether the server has known this ticket by another number than this.
+    pub fn has_another_number(&mut self, id: LaneId, sequence: u64) -> bool {
+        let place = self.lanes.get_mut(&id).and_then(Lane::waiting).and_then(|waiting| waiting.place);
+        place.is_some_and(|known| known.sequence != sequence)
+    }
+
     /// The server has said where a ticket stands. Where it is the eldest, all places of its lock may have moved forward.
     pub fn placed(&mut self, id: LaneId, place: QueuePlace, out: &mut Outbox) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
