@@ -15,6 +15,7 @@ mod inputs;
 mod list;
 mod memory;
 mod preflight;
+mod reads;
 mod replies;
 mod server;
 mod tasks;

@@ -40,15 +40,18 @@ struct Timed {
     sha: Vec<u8>,
     keys: Vec<Slot>,
     args: Vec<Slot>,
+    /// How many arguments it needs, where the rest may be left out.
+    least: Option<usize>,
 }
 
 impl Timed {
     fn new(script: &Script) -> Self {
         let text = format!("{OWN_CLOCK}{}", script.text).into_bytes();
         let slots = |what| script.text.lines().filter_map(|line| Slot::read(line, what)).collect();
-        let (keys, args) = (slots("KEYS"), slots("ARGV"));
+        let (keys, args): (_, Vec<Slot>) = (slots("KEYS"), slots("ARGV"));
+        let least = args.iter().position(|slot| slot.note.contains("may be left out"));
         match Engine::new().command(&["SCRIPT".as_bytes(), b"LOAD", &text]) {
-            Ok(Value::Bulk(sha)) => Self { text, sha, keys, args },
+            Ok(Value::Bulk(sha)) => Self { text, sha, keys, args, least },
             other => panic!("{} does not compile: {other:?}", script.name),
         }
     }
@@ -107,8 +110,10 @@ impl Protocol {
             args.get_mut(place).into_iter().for_each(|arg| *arg = dice.pick(&WILD).to_vec());
         }
         // Scripts have slots at their end that may be left out.
-        if dice.once_in(3) && args.len() == 12 {
-            args.truncate(6);
+        if dice.once_in(3)
+            && let Some(least) = script.least
+        {
+            args.truncate(least);
         }
         (keys, args)
     }
@@ -128,6 +133,7 @@ impl Protocol {
             "ticket" => format!("{}:{}", dice.pick(&CLIENTS), dice.below(6)),
             "owner" => dice.pick(&["-", "-", CLIENTS[0], CLIENTS[2]]).to_owned(),
             "token" => (micros[dice.below(micros.len())] + dice.below(2) as u64).to_string(),
+            "mode" => dice.pick(&["read", "read", "write"]).to_owned(),
             "text" => dice.pick(&["", "web 1", "x"]).to_owned(),
             _ => return dice.pick(&WILD).to_vec(),
         };

@@ -58,11 +58,11 @@ impl Judge<'_> {
                 continue;
             }
             let (first, second) = if write.token < read.token { (write, &read) } else { (&read, write) };
-            if second.granted < first.asked {
-                self.wrong("order", lock, grants, first, second);
-            }
             if first.end > second.granted {
-                self.wrong("exclusion", lock, grants, first, second);
+                return self.wrong("exclusion", lock, grants, first, second);
+            }
+            if second.granted < first.asked {
+                return self.wrong("order", lock, grants, first, second);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use lockwright::internals::entries;
 use lockwright::{
     InvalidName, Kind, Lease, LockError, LossReason, Mode, NotObtained, Owner, ReadGuard, RunError, RwLock,
     UnlockError, WriteGuard,
@@ -488,4 +489,7 @@ pub async fn two_hundred_tasks_read_and_write<D: Deployment>(on: &D) {
     let writer = wait_to_write(&clients[0].rw_lock("a")).await;
     writer.unlock().await.expect("it is held");
     until_free(&clients[0], "a").await;
+    for client in &clients {
+        until("empty books", async || entries(client) == 0).await;
+    }
 }

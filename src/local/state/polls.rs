@@ -33,7 +33,7 @@ impl State {
         self.spans.command_timeout.min(self.smallest_claim(id) / 4)
     }
 
-    /// The smallest claim that a waiting ticket of this lane's lock would get: the lane may poll for all of them.
+    /// The smallest claim that a ticket of this lane's lock would get: the lane may poll for all of them.
     fn smallest_claim(&self, id: LaneId) -> Duration {
         let shortest = self.locks[&self.lanes[&id].request.lock].leases.first();
         shortest.map_or(self.spans.claim, |&(lease, _)| lease.min(self.spans.claim))

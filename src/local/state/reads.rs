@@ -58,3 +58,124 @@ impl State {
         false
     }
 }
+
+#[cfg(all(test, not(lockwright_loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::chance::Chance;
+    use crate::lease::Lease;
+    use crate::local::lane::{HoldRef, LockRef, Request};
+    use crate::local::outbox::Errand;
+    use crate::local::state::{Entered, Spans};
+    use crate::name::{LockKeys, Namespace};
+    use crate::scripts::{Granted, Kind, Mode};
+    use crate::ticket::{ClientId, Tickets};
+
+    const NOW: Moment = Moment::ORIGIN;
+
+    fn state() -> State {
+        let second = Duration::from_secs(1);
+        let spans = Spans {
+            claim: second * 3,
+            client_deadline: second * 10,
+            command_timeout: second,
+            unavailable_after: second * 10,
+            cache_idle: second * 60,
+        };
+        State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), NOW)
+    }
+
+    fn request(keep: bool) -> Request {
+        let keys = LockKeys::new(&Namespace::default(), "a").expect("it is a name");
+        Request {
+            lock: LockRef { kind: Kind::ReadWrite, keys },
+            mode: Mode::Read,
+            owner: None,
+            lease: Lease::default(),
+            max_hold: None,
+            label: None,
+            waits: true,
+            keep,
+        }
+    }
+
+    /// A reader that waits for the server's answer.
+    fn wait(state: &mut State, out: &mut Outbox) -> LaneId {
+        match state.enter(request(false), None, NOW, out) {
+            Entered::Wait(wait) => wait.lane,
+            Entered::Now(outcome) => panic!("{outcome:?}"),
+        }
+    }
+
+    fn grant(state: &mut State, id: LaneId, waiting: bool, out: &mut Outbox) -> Arc<HoldRef> {
+        let granted = Granted { token: 1, left_millis: 30_000, waiting };
+        state.granted(id, &granted, NOW, NOW, out);
+        match &state.lanes[&id].phase {
+            Phase::Held(held) => held.hold.clone(),
+            Phase::Waiting(_) => panic!("it was granted"),
+        }
+    }
+
+    fn leavings(out: &Outbox) -> usize {
+        out.errands.iter().filter(|errand| matches!(errand, Errand::Leave(_))).count()
+    }
+
+    /// The message that somebody waits overtakes the reply with the grant, which knows of nobody yet. (Where it was
+    /// forgotten the hold was kept until the writer's next poll.)
+    #[test]
+    fn a_read_that_is_asked_back_before_its_grant_is_heard_of_admits_nobody() {
+        let (mut state, mut out) = (state(), Outbox::default());
+        let id = wait(&mut state, &mut out);
+        let (ticket, lock) = (state.lanes[&id].ticket(), state.lanes[&id].request.lock.clone());
+        state.told_of(ticket, &lock, NOW, &mut out);
+        let held = grant(&mut state, id, false, &mut out);
+        assert!(!held.admit(false, NOW));
+        // The next reader has a ticket of its own, and the one inside gives its back.
+        assert_ne!(wait(&mut state, &mut out), id);
+        assert_eq!(leavings(&out), 0);
+        assert!(held.leave());
+        drop(state.release(&held, None, NOW, &mut out));
+        assert_eq!(leavings(&out), 1);
+    }
+
+    #[test]
+    fn a_read_behind_which_a_writer_waits_is_given_back_by_the_last_one_out() {
+        let (mut state, mut out) = (state(), Outbox::default());
+        let id = wait(&mut state, &mut out);
+        assert_eq!(wait(&mut state, &mut out), id);
+        let held = grant(&mut state, id, true, &mut out);
+        assert!(!held.admit(false, NOW) && state.reenter(&request(false), NOW, &mut out).is_none());
+        assert!(!held.leave() && held.leave());
+        drop(state.release(&held, None, NOW, &mut out));
+        assert_eq!((leavings(&out), state.lanes.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_kept_read_is_given_back_when_it_was_idle_for_long_enough() {
+        let (mut state, mut out) = (state(), Outbox::default());
+        let id = wait(&mut state, &mut out);
+        let held = grant(&mut state, id, false, &mut out);
+        assert!(state.reenter(&request(true), NOW, &mut out).is_some());
+        assert!(!held.leave() && !held.leave(), "it is kept");
+        let after = |seconds| NOW.plus(Duration::from_secs(seconds));
+        out.errands.clear();
+        // Somebody reads in between.
+        assert!(held.admit(true, after(25)) && !held.leave());
+        for second in (0..=84).step_by(6) {
+            state.renew_due(after(second), &mut out);
+            for due in out.errands.drain(..) {
+                let Errand::Renew(due) = due else { panic!("{due:?} after {second} s") };
+                let left = Duration::from_secs(30);
+                state.renewed(&due[0], left, false, after(second), after(second), &mut Outbox::default());
+            }
+        }
+        assert!(state.renew_due(after(84), &mut out) <= after(85));
+        out.errands.clear();
+        state.renew_due(after(85), &mut out);
+        assert_eq!((leavings(&out), state.lanes.len()), (1, 0));
+        assert!(!held.admit(false, after(85)));
+    }
+}

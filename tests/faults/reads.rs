@@ -1,0 +1,53 @@
+//! Reads that are kept, where nobody could ask for them or another server answers.
+
+use lockwright::Lease;
+
+use super::*;
+use crate::support::time::eventually;
+
+async fn is_held(client: &Client) -> bool {
+    !client.inspect("a").await.expect("the server answers").holds.is_empty()
+}
+
+/// While no messages are heard nobody could ask for a hold that readers share: it is given back.
+#[tokio::test]
+async fn a_cached_read_is_given_back_when_messages_are_no_longer_heard() {
+    let server = Server::start();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let cached = one.rw_lock("a").cached();
+    drop(cached.read().await.expect("nobody writes"));
+    assert!(is_held(&other).await && cached.try_read_cached().is_some());
+    server.connection().ok(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("the end of the cached read", || cached.try_read_cached().is_none()).await;
+    soon("a free lock", async { while is_held(&other).await {} }).await;
+    // It goes on as before.
+    let reader = soon("the read", cached.read()).await.expect("nobody writes");
+    soon("a second read", cached.read()).await.expect("nobody writes").unlock().await.expect("it is held");
+    reader.unlock().await.expect("it is held");
+    drop(soon("the write", other.rw_lock("a").write()).await.expect("it is granted"));
+}
+
+/// Another run of a server may have lost writes, though it has our hold: what was cached under its stamps is not fresh.
+#[tokio::test]
+async fn a_client_that_meets_another_server_reads_anew() {
+    let mut server = Server::start();
+    let client = connect(&server).await;
+    // So long that nothing but the other server ends the hold.
+    let cached = client.rw_lock("a").with_lease(Lease::renewed(Duration::from_secs(600))).cached();
+    let reader = cached.read().await.expect("nobody writes");
+    let (stamp, version) = (reader.stamp(), reader.version());
+    reader.unlock().await.expect("it is held");
+    server.connection().ok(&["SAVE"]);
+    server.restart();
+    assert!(
+        !server.connection().ok(&["KEYS", "lw:{a}:readers"]).texts().is_empty(),
+        "the hold is still there"
+    );
+    eventually("the end of the cached read", || cached.try_read_cached().is_none()).await;
+    let reader = soon("the read", cached.read()).await.expect("nobody writes");
+    assert_eq!(reader.version(), version);
+    assert!(stamp.is_some() && reader.stamp().is_some() && reader.stamp() != stamp);
+    // Of one server stamps stay the same.
+    let again = soon("the read", cached.read()).await.expect("nobody writes");
+    assert_eq!(again.stamp(), reader.stamp());
+}
