@@ -18,11 +18,11 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    lost    every holder; the waiting ticket, where its grant could not be given a lease
 -- WAKES    grant   the waiting ticket that the lock went to
--- COST     5 (one hold, nobody waits)
+-- COST     6 (one hold, nobody waits)
 -- NEEDS    DEL GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME ZADD
---            ZREM
+--            ZRANGE ZREM ZSCORE
 local call = open_call()
-local lock = read_lock(call)
+local lock = read_holders(call, KEYS[5])
 if not lock then return { 'foreign_key', call.now, call.lock } end
 local token = tonumber(ARGV[5])
 if not lock.held or token < lock.token or token >= lock.token + lock.block then return { 'not_held', call.now } end

@@ -39,9 +39,8 @@
 -- WAKES    held    the holders: all reads, where the ticket is the first that is to write, or polls and that one's
 --                  client is silent; the write, where the ticket heads the queue or polls
 -- COST     9 (a read beside others, nobody waits)
--- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
---          SPUBLISH TIME
---            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH
+--            TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers = KEYS[5]
 local me = {

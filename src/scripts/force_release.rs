@@ -63,6 +63,7 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/client_of.lua",
         "lib/open_call.lua",
         "lib/read_lock.lua",
+        "lib/read_holders.lua",
         "lib/new_waiting.lua",
         "lib/read_entry.lua",
         "lib/read_client.lua",
