@@ -129,8 +129,9 @@ impl Choice {
     fn can_have_it(&self, ticket: Ticket, entry: Entry) -> bool {
         let Some(client) = self.queue.clients.get(&ticket.client) else { return false };
         let claim = u64::try_from(config().claim.as_millis()).unwrap_or(u64::MAX);
-        let heard =
-            client.subscribed || !self.counted || client.deaf && self.queue.now - entry.arrival > claim;
+        let heard = client.subscribed
+            || !self.counted
+            || client.deaf && self.queue.now.saturating_sub(entry.arrival) > claim;
         // Where one of the two keys was lost alone everybody registers anew.
         let is_there = self.queue.list.contains(&ticket);
         is_there && client.deadline > self.queue.now && (heard || self.own == Some(ticket))

@@ -244,12 +244,13 @@ impl Worker {
             self.section(&inner, hold).await;
             self.give_back(inner, hold).await;
         }
-        if self.dice.percent(30.0) && outer.is_held() {
-            if let Some((guard, hold)) = self.writes(shelf, None).await {
-                // Only where the read was lost meanwhile, or stands under a write of its owner.
-                self.section(&guard, hold).await;
-                self.give_back(guard, hold).await;
-            }
+        if self.dice.percent(30.0)
+            && outer.is_held()
+            && let Some((guard, hold)) = self.writes(shelf, None).await
+        {
+            // Only where the read was lost meanwhile, or stands under a write of its owner.
+            self.section(&guard, hold).await;
+            self.give_back(guard, hold).await;
         }
         self.section(&outer, outer_hold).await;
         self.give_back(outer, outer_hold).await;

@@ -191,6 +191,8 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("TIME", &[]),
     ("ZADD", &["1", "m"]),
     ("ZRANGE", &["0", "0"]),
+    ("ZRANGEBYSCORE", &["0", "0"]),
+    ("ZREM", &["m"]),
     ("ZSCORE", &["m"]),
 ];
 
