@@ -77,6 +77,8 @@ pub const SHORT_LIMIT: usize = 6;
 const SHORT: &[(&str, &str)] = &[
     ("walked < 256", "walked < 6"),
     ("walked == 256", "walked == 6"),
+    ("#call.run < 128", "#call.run < 4"),
+    ("#call.run == 128", "#call.run == 4"),
     ("math.min(64, 256 - walked)", "math.min(3, 6 - walked)"),
     ("dead <= 1000", "dead <= 6"),
 ];

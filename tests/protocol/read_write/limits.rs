@@ -6,7 +6,7 @@ use super::holds::FREED;
 use crate::protocol::rig::*;
 
 #[test]
-fn one_call_lets_256_reads_in_and_the_next_goes_on() {
+fn one_call_lets_128_reads_in_and_the_next_goes_on() {
     let mut rig = Rig::shared();
     let (a, b) = (rig.client(), rig.client());
     let write = a.write();
@@ -16,7 +16,7 @@ fn one_call_lets_256_reads_in_and_the_next_goes_on() {
     }
     let last = a.write();
     rig.queued(&last);
-    for (at, inside) in [256, 512, 600].into_iter().enumerate() {
+    for (at, inside) in [128, 256, 384, 512, 600].into_iter().enumerate() {
         let more = inside < 600;
         let reply = rig.leave(&write);
         if at == 0 {
@@ -37,12 +37,12 @@ fn letting_a_read_in_costs_its_message_and_little_else() {
     let (a, b) = (rig.client(), rig.client());
     let write = a.write();
     rig.granted(&write);
-    for _ in 0..250 {
+    for _ in 0..120 {
         rig.queued(&b.read());
     }
     let call = rig.leave_call(write.ticket, None);
     let cost = rig.cost(&call);
-    assert!(cost <= 250 + 40, "{cost}: {:?}", rig.commands());
+    assert!(cost <= 120 + 30, "{cost}: {:?}", rig.commands());
 }
 
 #[test]
