@@ -1,5 +1,7 @@
 //! A write becomes a read, without a moment in between.
 
+use std::task::Poll;
+
 use futures_util::FutureExt;
 use futures_util::future::join;
 use lockwright::{DowngradeError, LockError, LossReason, Owner};
@@ -81,10 +83,8 @@ pub async fn a_downgrade_that_is_dropped_leaves_nothing<D: Deployment>(on: &D) {
         for round in 0..15 {
             let writer = wait_to_write(&lock).await;
             let mut downgrade = Box::pin(writer.downgrade());
-            if round > 0 {
-                // Its command is under way, or answered.
-                drop(futures_util::poll!(downgrade.as_mut()));
-            }
+            // Its command is under way, or answered already: then the read is dropped with the future.
+            let begun = if round > 0 { futures_util::poll!(downgrade.as_mut()) } else { Poll::Pending };
             if round % 3 == 2 {
                 until("the read", async || info(&other, "a").await.mode == Some(lockwright::Mode::Read))
                     .await;
@@ -92,7 +92,7 @@ pub async fn a_downgrade_that_is_dropped_leaves_nothing<D: Deployment>(on: &D) {
             for _ in 0..round {
                 tokio::task::yield_now().await;
             }
-            drop(downgrade);
+            drop((begun, downgrade));
             let (took, writer) = timed("the write", wait_to_write(&other.rw_lock("a"))).await;
             assert!(took < BY_MESSAGE, "{took:?} in round {round}");
             writer.unlock().await.expect("it is held");
