@@ -219,7 +219,7 @@ impl Drop for Grip {
 }
 
 /// A guard: what is made of a grip.
-pub trait Gripped: Sized {
+pub trait Gripped: Sized + Send {
     fn of(grip: Grip) -> Self;
     fn grip(&self) -> &Grip;
     fn into_grip(self) -> Grip;

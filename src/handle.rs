@@ -3,9 +3,11 @@
 mod methods;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::{FutureExt, TryFutureExt};
 
 use crate::acquire::acquire;
 use crate::clock::Moment;
@@ -60,9 +62,13 @@ impl Handle {
         mode: Mode,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<G>, LockError>> + Send + use<G> {
-        let request = self.request(mode, self.present_owner(), !matches!(patience, Patience::None));
-        let tether = self.tether.clone();
-        async move { Ok(acquire(tether, request?, patience.deadline()).await?.map(G::of)) }
+        // Combined, and not an async block: that would have room for the request twice, and be moved with it.
+        match self.request(mode, self.present_owner(), !matches!(patience, Patience::None)) {
+            Ok(request) => acquire(self.tether.clone(), request, patience.deadline())
+                .map_ok(|grip| grip.map(G::of))
+                .left_future(),
+            Err(error) => ready(Err(error)).right_future(),
+        }
     }
 
     /// Whose acquisition one is that is asked for now.
@@ -94,8 +100,11 @@ impl Patience {
 }
 
 /// The guard of an attempt without a limit. Whoever waits without end is never told that others hold the lock.
-pub async fn endless<G>(attempt: impl Future<Output = Result<Option<G>, LockError>>) -> Result<G, LockError> {
-    attempt.await?.ok_or(LockError::Closed)
+pub fn endless<G, F>(attempt: F) -> impl Future<Output = Result<G, LockError>> + use<G, F>
+where
+    F: Future<Output = Result<Option<G>, LockError>>,
+{
+    attempt.map(|outcome| outcome?.ok_or(LockError::Closed))
 }
 
 /// Runs `section` under what `attempt` obtains.

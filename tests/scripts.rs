@@ -416,3 +416,17 @@ fn whole_numbers_keep_all_of_their_digits() {
         assert_eq!(reply.texts(), [number.clone(), number]);
     }
 }
+
+/// The rule that users are given, in docs/operating.md, has every command of every script. (`SPUBLISH` is for clusters.)
+#[test]
+fn the_least_rights_are_enough_for_every_script() {
+    let page = include_str!("../docs/operating.md");
+    let rule = between(page, "ACL SETUSER locks on", '`')[0];
+    let granted: BTreeSet<String> =
+        rule.split_whitespace().filter_map(|word| word.strip_prefix('+')).map(str::to_uppercase).collect();
+    for script in ALL {
+        for command in Header::of(script).needs.iter().filter(|command| *command != "SPUBLISH") {
+            assert!(granted.contains(command), "{} needs {command}", script.name);
+        }
+    }
+}

@@ -41,10 +41,19 @@ async fn turns(workers: &mut [Worker], count: usize) -> Vec<Turn> {
     turns
 }
 
-/// The longest time from one turn to the next, the first counted from `since`.
-fn longest_gap(turns: &[Turn], since: Moment) -> Duration {
+/// The times from one turn to the next, the first counted from `since`.
+fn gaps(turns: &[Turn], since: Moment) -> Vec<Duration> {
     let starts = std::iter::once(since).chain(turns.iter().map(|turn| turn.at));
-    starts.zip(turns).map(|(before, turn)| turn.at.since(before)).max().expect("there are turns")
+    starts.zip(turns).map(|(before, turn)| turn.at.since(before)).collect()
+}
+
+/// Panics where a turn waits for anything: a poll or a claim would be far longer. A machine that is busy stands still
+/// now and then, for one turn in a hundred at most.
+fn check_prompt(turns: &[Turn], since: Moment, poll: Duration) {
+    let gaps = gaps(turns, since);
+    let slow: Vec<&Duration> = gaps.iter().filter(|&&gap| gap > MARGIN).collect();
+    assert!(slow.len() * 100 <= gaps.len(), "{slow:?} of {} turns", gaps.len());
+    assert!(slow.iter().all(|&&gap| gap < poll * 3 / 4), "{slow:?} from one turn to the next");
 }
 
 /// A thousand waiters in four processes, which join by turns of 25.
@@ -63,7 +72,7 @@ async fn thousand(queue: &mut Queue) -> Vec<Worker> {
 /// What the table says of turns where more than 256 tickets in front cannot be reached, and are dead from a moment on:
 /// each costs a poll at most, and has the order of its own client; after that moment nothing, and that of all.
 fn check_turns(turns: &[Turn], since: Moment, dead: Moment, poll: Duration) {
-    let gap = longest_gap(turns, since);
+    let gap = gaps(turns, since).into_iter().max().expect("there are turns");
     assert!(gap <= poll + MARGIN, "{gap:?} from one turn to the next");
     let mut last = BTreeMap::new();
     for turn in turns {
@@ -73,8 +82,7 @@ fn check_turns(turns: &[Turn], since: Moment, dead: Moment, poll: Duration) {
     assert!(then.len() > turns.len() / 4, "{} of {} turns come after the deadline", then.len(), turns.len());
     // The first one may have been granted just before.
     check_order(&then[1..]);
-    let gap = longest_gap(&then, then[0].at);
-    assert!(gap <= MARGIN, "{gap:?} from one turn to the next after the deadline");
+    check_prompt(&then, then[0].at, poll);
 }
 
 fn check_order(turns: &[Turn]) {
@@ -86,7 +94,7 @@ fn check_order(turns: &[Turn]) {
 // A7. `lua/lib/judge.lua`: whose message reaches nobody is passed over at once. Without that each costs a claim.
 #[tokio::test]
 async fn five_hundred_of_a_thousand_waiters_are_killed_at_once() {
-    let mut queue = Queue::with(|pace| pace.deadline = 4_000).await;
+    let mut queue = Queue::with(|pace| (pace.claim, pace.deadline) = (3_000, 6_000)).await;
     let mut workers = thousand(&mut queue).await;
     let connections = queue.scene.server.clients().len();
     let mut dead: Vec<Worker> = workers.drain(..2).collect();
@@ -100,8 +108,7 @@ async fn five_hundred_of_a_thousand_waiters_are_killed_at_once() {
     // They meet at most 150 dead ones, and fewer than 64 entries of those who were served: a call may look at 256.
     let (first, _) = turns.split_at(150);
     check_order(first);
-    let gap = longest_gap(first, since);
-    assert!(gap <= MARGIN, "{gap:?} from one turn to the next");
+    check_prompt(first, since, queue.poll());
     check_turns(&turns, since, end, queue.poll());
     drop(workers);
     queue.end_of_dead().await;
@@ -109,7 +116,7 @@ async fn five_hundred_of_a_thousand_waiters_are_killed_at_once() {
 
 /// Places of one client that cannot be reached, and a thousand living ones behind them.
 async fn behind_unreachable(count: usize, deadline: u64) -> (Vec<Turn>, [Moment; 2], Duration) {
-    let mut queue = Queue::with(|pace| pace.deadline = deadline).await;
+    let mut queue = Queue::with(|pace| (pace.claim, pace.deadline) = (3_000, deadline)).await;
     let proxy = Proxy::to(queue.scene.server.port());
     let client = queue.scene.client_at(proxy.url()).await;
     let unreachable: Vec<Waiter> = (0..count).map(|_| tokio::spawn(kinds::lock(&client, NAME))).collect();
@@ -132,10 +139,9 @@ async fn behind_unreachable(count: usize, deadline: u64) -> (Vec<Turn>, [Moment;
 // `lua/lib/judge.lua` and `trim_queue.lua`: it keeps its place, and is no hindrance.
 #[tokio::test]
 async fn one_unreachable_ticket_in_front_of_a_thousand_costs_them_nothing() {
-    let (turns, [since, _], _) = behind_unreachable(1, 60_000).await;
+    let (turns, [since, _], poll) = behind_unreachable(1, 60_000).await;
     check_order(&turns);
-    let gap = longest_gap(&turns, since);
-    assert!(gap <= MARGIN, "{gap:?} from one turn to the next");
+    check_prompt(&turns, since, poll);
 }
 
 // `lua/lib/walk_queue.lua` and `advance.lua`: at the limit of a call the ticket that polls has it. Without that nobody
@@ -143,10 +149,10 @@ async fn one_unreachable_ticket_in_front_of_a_thousand_costs_them_nothing() {
 #[tokio::test]
 async fn three_hundred_unreachable_tickets_in_front_of_a_thousand_cost_a_poll_each_turn_until_they_are_dead()
 {
-    let (turns, [since, end], poll) = behind_unreachable(300, 5_000).await;
+    let (turns, [since, end], poll) = behind_unreachable(300, 6_000).await;
     check_turns(&turns, since, end, poll);
     // It is the limit that was met, and not its edge.
-    assert!(turns[9].at.since(since) > poll, "{:?}", turns[9].at.since(since));
+    assert!(turns[19].at.since(since) > poll / 2, "{:?}", turns[19].at.since(since));
 }
 
 // `lua/lib/advance.lua`: the client's deadline is cut to the claim's end. Without that each of its places costs a

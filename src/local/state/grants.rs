@@ -119,7 +119,9 @@ impl State {
         if !mutant::is(Mutant::ArmedLate) {
             self.schedule(id, out);
         }
-        self.keep(id, keep, now, out);
+        if keep {
+            self.keep(id, now, out);
+        }
         // Deaf, it would not hear that somebody begins to wait.
         if waiting || self.deaf {
             self.ask_back(id, now, out);

@@ -31,10 +31,10 @@ impl State {
         }
     }
 
-    /// The hold stays when nobody reads, where one of its readers wants that.
-    pub(super) fn keep(&mut self, id: LaneId, wanted: bool, now: Moment, out: &mut Outbox) {
+    /// One of the readers wants that the hold stays when nobody reads.
+    pub(super) fn keep(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let idle_at = now.plus(self.spans.cache_idle);
-        let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held).filter(|_| wanted) else { return };
+        let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
         let Some(gate) = &held.hold.gate else { return };
         gate.keep(now);
         if held.idle_at == Moment::NEVER {

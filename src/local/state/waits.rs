@@ -105,7 +105,9 @@ impl State {
             Phase::Held(held) if shares => {
                 held.admit(now);
                 let held = held.hold.clone();
-                self.keep(id, request.keep, now, out);
+                if request.keep {
+                    self.keep(id, now, out);
+                }
                 Joined::Enters(held)
             }
             Phase::Held(_) if !request.waits => Joined::Busy,
