@@ -137,7 +137,7 @@ mod tests {
         assert_ne!(wait(&mut state, &mut out), id);
         assert_eq!(leavings(&out), 0);
         assert!(held.leave());
-        drop(state.release(&held, None, NOW, &mut out));
+        let _ = state.release(&held, None, NOW, &mut out);
         assert_eq!(leavings(&out), 1);
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let held = grant(&mut state, id, true, &mut out);
         assert!(!held.admit(false, NOW) && state.reenter(&request(false), NOW, &mut out).is_none());
         assert!(!held.leave() && held.leave());
-        drop(state.release(&held, None, NOW, &mut out));
+        let _ = state.release(&held, None, NOW, &mut out);
         assert_eq!((leavings(&out), state.lanes.len()), (1, 0));
     }
 

@@ -257,7 +257,8 @@ fn force_release_ends_all_reads_of_a_version_and_the_next_write_has_it() {
     let version = rig.granted(&first).token;
     rig.granted(&second);
     rig.queued(&write);
-    (a.messages(), b.messages());
+    a.messages();
+    b.messages();
     assert_eq!(rig.inspect().token, Some(version));
     assert_eq!(rig.force_release(version - 1), ForceReleaseReply::NotHeld);
     assert_eq!(rig.force_release(version), ForceReleaseReply::Released);
