@@ -142,6 +142,7 @@ impl Judge<'_> {
         self.judge_writes();
         self.judge_losses();
         self.judge_deadlines();
+        self.judge_setbacks();
         self.found
     }
 
@@ -343,6 +344,14 @@ impl Judge<'_> {
             }
         }
         found.into_iter().for_each(|what| self.report("deadlines", what, false));
+    }
+
+    /// A place moves forward, save where it was lost, which happens to nobody undisturbed.
+    fn judge_setbacks(&mut self) {
+        let setbacks = self.history.setbacks.iter();
+        let undisturbed = setbacks.filter(|(at, client, _)| !self.is_disturbed(*client, *at));
+        let found: Vec<String> = undisturbed.map(|(_, _, what)| what.clone()).collect();
+        found.into_iter().for_each(|what| self.report("places", what, false));
     }
 
     fn was_stopped(&self, client: usize, from: Nanos, until: Nanos) -> bool {

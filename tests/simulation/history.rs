@@ -107,6 +107,8 @@ pub struct History {
     pub incidents: Vec<Incident>,
     pub violations: Vec<Violation>,
     pub contended: u64,
+    /// Places that did not move forward: when, and whose.
+    pub setbacks: Vec<(Nanos, usize, String)>,
     /// Attempts that ended since no server answered.
     pub unavailable: Vec<(Nanos, usize)>,
     /// Clients that died, and clients that were closed.
@@ -277,7 +279,8 @@ impl Scribe {
     pub fn moved(&self, from: Position, to: Position) {
         self.book.with(|history| {
             if to >= from {
-                history.violation("places", format!("client {} moved from {from} to {to}", self.client));
+                let what = format!("client {} moved from {from} to {to}", self.client);
+                history.setbacks.push((history.now, self.client, what));
             }
         });
     }
