@@ -196,9 +196,12 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("ZSCORE", &["m"]),
 ];
 
-/// The commands that the header of a script says it needs.
+/// The commands that the header of a script says it needs; the list may go on in further lines, which are indented.
 fn commands_of(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| line.strip_prefix("-- NEEDS ")).flat_map(str::split_whitespace)
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("-- NEEDS "));
+    let first = lines.next().and_then(|line| line.strip_prefix("-- NEEDS "));
+    let further = lines.map_while(|line| line.strip_prefix("--  "));
+    first.into_iter().chain(further).flat_map(str::split_whitespace)
 }
 
 /// The value of a field in a reply that is a map.
@@ -239,6 +242,12 @@ mod tests {
                 assert!(INSIDE.iter().any(|(known, _)| *known == command), "{command}");
             }
         }
+    }
+
+    #[test]
+    fn a_list_of_commands_may_go_on_in_further_lines() {
+        let header = "-- KEYS[1] list\n-- NEEDS    GET SET\n--          TIME\nreturn acquire(KIND) -- DEL";
+        assert_eq!(commands_of(header).collect::<Vec<_>>(), ["GET", "SET", "TIME"]);
     }
 
     #[test]
