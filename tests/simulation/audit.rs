@@ -205,11 +205,13 @@ impl Audit {
 }
 
 impl Audit {
-    /// Until when the server kept the grant that this token belongs to.
-    pub fn promised(&self, lock: &str, token: u64) -> Nanos {
+    /// When the server first gave the grant that this token belongs to, and until when it kept it; `None` where it never
+    /// did.
+    pub fn span(&self, lock: &str, token: u64) -> Option<(Nanos, Nanos)> {
         let has =
             |grant: &&Grant| grant.lock == lock && (grant.token..grant.token + grant.block).contains(&token);
-        self.grants.iter().filter(has).map(|grant| grant.ends).max().unwrap_or(0)
+        let spans = self.grants.iter().filter(has).map(|grant| (grant.at, grant.ends));
+        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
     /// Whether this grant was made before `time`.

@@ -56,7 +56,8 @@ pub struct Hold {
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
     pub trusted: Nanos,
-    /// Until when the server kept it at most.
+    /// When the server first granted its token, to whatever hold of its owner, and until when it kept it at most.
+    pub began: Nanos,
     pub promised: Nanos,
     /// When its holder began to give it back.
     pub released: Option<Nanos>,
@@ -314,6 +315,7 @@ impl Scribe {
                 asked,
                 granted: now,
                 trusted: self.until(now, left),
+                began: Nanos::MAX,
                 promised: 0,
                 released: None,
                 lost: None,

@@ -173,6 +173,8 @@ fn is_in_turn(history: &History, wait: &Wait, hold: &Hold) -> bool {
             && (other.granted < hold.granted || other.asked < hold.asked && other.granted == hold.granted)
             && other.promised.max(other.kept()) > hold.asked
     };
-    let re_enters = hold.owner.is_some() && history.holds.iter().any(is_inside);
+    // The hold by which its owner was inside may be one that its client never heard of.
+    let re_enters = hold.owner.is_some()
+        && (hold.mode == Mode::Write && hold.began < hold.asked || history.holds.iter().any(is_inside));
     !re_enters && (wait.mode == Mode::Write || hold.mode == Mode::Write)
 }

@@ -126,7 +126,9 @@ impl World {
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             for hold in &mut history.holds {
-                hold.promised = self.audit.promised(&self.locks[hold.lock].key(), hold.token);
+                if let Some(span) = self.audit.span(&self.locks[hold.lock].key(), hold.token) {
+                    (hold.began, hold.promised) = span;
+                }
             }
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks);
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
