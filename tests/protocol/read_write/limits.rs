@@ -107,3 +107,40 @@ fn a_thousand_readers_that_are_lost_with_their_key_are_written_again() {
     assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
     assert_eq!(rig.wire.ok(&["HLEN", &rig.lock()]).int(), 1_205);
 }
+
+/// So many waiting reads of a client.
+fn crowd(rig: &mut Rig, peer: &Peer, count: usize) -> Vec<Attempt> {
+    let reads: Vec<Attempt> = (0..count).map(|_| peer.read()).collect();
+    for read in &reads {
+        rig.queued(read);
+    }
+    reads
+}
+
+#[test]
+fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
+    for leaves in [false, true] {
+        let mut rig = Rig::shared();
+        let (a, b) = (rig.client(), rig.client());
+        let (holder, write, read) = (a.write(), b.write(), a.read());
+        rig.granted(&holder);
+        crowd(&mut rig, &b, 256);
+        rig.queued(&write);
+        if leaves {
+            let reply = rig.leave_for(holder.ticket, Some(&read));
+            let LeaveReply::Freed { more, next: Next::Queued { place, .. } } = reply else {
+                panic!("{reply:?}")
+            };
+            assert_eq!((more, place), (true, 2));
+        } else {
+            rig.queued(&read);
+            rig.wire.ok(&["DEL", &rig.lock()]);
+            let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("it is in before the write") };
+            assert!(queued.more);
+        }
+        assert_eq!(rig.inspect().holds.len(), 256);
+        assert_eq!(rig.list(), [&write, &read].map(|attempt| attempt.ticket.to_string()));
+        let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!() };
+        assert_eq!((queued.more, queued.place), (false, 2));
+    }
+}
