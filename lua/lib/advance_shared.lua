@@ -21,5 +21,7 @@ local function advance_shared(call, waiting, own)
   if winner then return give(call, waiting, winner, own) end
   local grant = #run > 0 and let_in(call, waiting) or {}
   grant.more, grant.ends = is_limit and dead + #run > 0 and 1 or 0, call.shared.ends
+  -- The reply with a grant has no room for it.
+  if grant.ticket then pass_on(call, waiting, grant.more) end
   return grant
 end

@@ -144,3 +144,57 @@ fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
         assert_eq!((queued.more, queued.place), (false, 2));
     }
 }
+
+/// Has everybody poll who is told to, and returns how many rounds of messages that took.
+fn rounds(rig: &mut Rig, peer: &mut Peer) -> usize {
+    for round in 0.. {
+        let told = peer.messages().into_iter().filter(|(_, news)| *news == News::Held);
+        let told: Vec<_> = told.map(|(ticket, _)| Attempt { ticket, ..peer.read() }).collect();
+        if told.is_empty() {
+            return round;
+        }
+        for read in told {
+            assert!(matches!(rig.poll(&read), AcquireReply::Granted(_)));
+        }
+    }
+    unreachable!()
+}
+
+/// Whatever reply cannot say that there is more to do, a waiting client goes on with it.
+#[test]
+fn past_the_limit_the_next_one_that_waits_is_told_to_go_on() {
+    for way in ["downgrade", "force", "refuse", "poll", "try"] {
+        let mut rig = Rig::shared();
+        let (a, mut b) = (rig.client(), rig.client());
+        let (holder, own, upgrade) = (a.write(), a.read_of(owner(1)), a.write_of(owner(1)));
+        let token = rig.granted(&holder).token;
+        if way == "refuse" {
+            rig.queued(&own);
+            rig.queued(&upgrade);
+        }
+        let reads = crowd(&mut rig, &b, 600);
+        b.messages();
+        let mut inside = 600;
+        match way {
+            "downgrade" => {
+                assert!(matches!(rig.downgrade(&holder, &a.read()), DowngradeReply::Granted(_)));
+                inside += 1;
+            }
+            "force" => assert_eq!(rig.force_release(token), ForceReleaseReply::Released),
+            "refuse" => {
+                rig.leave(&holder);
+                assert_eq!(rig.poll(&upgrade), AcquireReply::WouldDeadlock);
+                inside += 1;
+            }
+            _ => {
+                rig.wire.ok(&["DEL", &rig.lock()]);
+                match way {
+                    "poll" => assert!(matches!(rig.poll(&reads[0]), AcquireReply::Granted(_))),
+                    _ => assert!(rig.is_busy(&a.read())),
+                }
+            }
+        }
+        assert_eq!(rounds(&mut rig, &mut b), 2, "{way}");
+        assert_eq!(rig.inspect().holds.len(), inside, "{way}");
+    }
+}
