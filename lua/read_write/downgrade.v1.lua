@@ -53,7 +53,7 @@ if lock.mode == 'write' and lock.mine > call.now then
     settle(call, lock)
     keep_lock(call, lock)
   end
-  tell_reads(call, waiting, lock, me.ticket)
+  if lock.was_write and waiting.writers > 0 then tell_reads(call, me.ticket) end
 else
   left = lock.mode and tonumber(redis.call('ZSCORE', call.readers, me.ticket) or 0) - call.now or 0
 end
