@@ -46,8 +46,8 @@ if lock.mode == 'write' and lock.mine > call.now then
   local denied = let_in(call, waiting).denied
   if denied then return denied end
   call.run, left = {}, me.lease
-  if lock.writes == 1 then
-    leave_reads(call, lock, { write })
+  if lock.living == 1 then
+    leave_reads(call, lock)
   else
     redis.call('HDEL', call.lock, write)
     settle(call, lock)
