@@ -18,6 +18,7 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    lost    every holder; the waiting ticket, where its grant could not be given a lease
 -- WAKES    grant   the waiting ticket that the lock went to
+-- WAKES    held    the next waiting ticket, where this call got only part of the way
 -- COST     6 (one hold, nobody waits)
 -- NEEDS    DEL GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME ZADD
 --            ZRANGE ZREM ZSCORE
@@ -35,9 +36,9 @@ for _, ticket in ipairs(lock.tickets) do
 end
 if waiting.kind == lock.kind and lock.kind == 'read_write' then
   call.readers, call.shared = KEYS[5], { read_ends = 0, ends = 0 }
-  advance_shared(call, waiting)
+  pass_on(call, waiting, advance_shared(call, waiting).more)
 elseif waiting.kind == lock.kind then
-  advance(call, waiting)
+  pass_on(call, waiting, advance(call, waiting).more)
 end
 save_waiting(call, waiting)
 return { 'released', call.now }

@@ -12,7 +12,7 @@
 -- RETURNS  renewed now:ms {left:left waiting:01}...
 --          (left: ms, or -1 where the hold is lost)
 -- COST     6 (one exclusive hold, its client does not wait)
--- NEEDS    HMGET HSET PEXPIRE PTTL TIME ZADD ZSCORE
+-- NEEDS    HGET HMGET HSET PEXPIRE PTTL TIME ZADD ZSCORE
 local deadline = bounded(ARGV[1], 200, 600000)
 local reply = { 'renewed', now }
 for n = 1, #KEYS / 3 do

@@ -29,7 +29,8 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting ticket that the lock went to
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
--- WAKES    held    the holders, where the ticket heads the queue or polls
+-- WAKES    held    the holders, where the ticket heads the queue or polls; the next waiting ticket, where the call
+--                  got only part of the way and the reply does not say so
 -- COST     6 (the lock is free, nobody waits, a token is remembered)
 -- NEEDS    DEL EXISTS GET HDEL HGETALL HMGET HSET INCRBY LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
 --          SPUBLISH TIME

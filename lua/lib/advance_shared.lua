@@ -10,7 +10,8 @@ local function advance_shared(call, waiting, own)
   if waiting.living > 0 then redis.call('ZADD', call.readers, 'XX', 0, '') end
   local winner, is_limit, dead = walk_queue(call, waiting, own)
   local run = call.run
-  local is_in = winner or call.blocked or not own or is_limit and not own.queued
+  -- Behind reads that stopped at the limit somebody who is to write may stand before it: it goes on from there.
+  local is_in = winner or call.blocked or not own or is_limit and (not own.queued or #run > 0)
   for _, read in ipairs(run) do is_in = is_in or read.is_own end
   if not is_in and own.mode == 'read' then
     run[#run + 1] = { ticket = own.ticket, hold = own, is_own = true }
@@ -20,5 +21,7 @@ local function advance_shared(call, waiting, own)
   if winner then return give(call, waiting, winner, own) end
   local grant = #run > 0 and let_in(call, waiting) or {}
   grant.more, grant.ends = is_limit and dead + #run > 0 and 1 or 0, call.shared.ends
+  -- The reply with a grant has no room for it.
+  if grant.ticket then pass_on(call, waiting, grant.more) end
   return grant
 end

@@ -19,7 +19,13 @@ local function renew_hold(deadline, keys, ticket, lease)
   -- Of the two keys that know of a read K:readers is the one that counts: K is written again from it, by whoever asks
   -- for the lock next, and goes without it.
   if not held[1] then lease_end = read_end end
-  if held[2] == 'read' and not read_end then lease_end = nil end
+  local mode = held[2]
+  if mode == 'write' and tail and not read_end then
+    -- Under its owner's write only that owner's list of reads tells it from a write.
+    local reads = redis.call('HGET', keys.lock, 'reader:' .. tail:match('%S+')) or ''
+    if (' ' .. reads .. ' '):find(' ' .. ticket .. ' ', 1, true) then mode = 'read' end
+  end
+  if mode == 'read' and not read_end then lease_end = nil end
   if not lease_end or tonumber(lease_end) <= now then return -1, waits end
   local ends = math.max(tonumber(lease_end), now + lease)
   if held[1] then

@@ -1,5 +1,6 @@
 -- settle(call, lock): what has ended goes, and what was lost alone is made up for; lock.mode is nil then where the lock
--- is free, and a write-held lock has `holds`, `tickets` and `ends` as in read_lock, and the number of its `writes`.
+-- is free, and a write-held lock has `holds`, `tickets` and `ends` as in read_lock, its `writes` (their tickets), and
+-- how many of them are `living`.
 --   K gone, reads inside        K anew, read-held
 --   read-held, no read inside   K goes
 --   write-held, writes ended    read-held where the owner still reads, else K goes
@@ -15,9 +16,9 @@ local function settle(call, lock)
         if all.holds[ticket] > call.now then living = living + 1 end
       end
     end
-    lock.holds, lock.tickets, lock.ends, lock.writes = all.holds, all.tickets, all.ends, living
+    lock.holds, lock.tickets, lock.ends, lock.writes, lock.living = all.holds, all.tickets, all.ends, writes, living
     if living > 0 then return end
-    leave_reads(call, lock, writes)
+    leave_reads(call, lock)
   end
   if lock.read_ends > call.now then
     if not lock.mode then restore_reads(call, lock) end

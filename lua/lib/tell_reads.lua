@@ -1,7 +1,5 @@
--- tell_reads(call, waiting, lock, but): where a write has left reads behind in this call, and another write waits, they
--- are told, but for this ticket.
-local function tell_reads(call, waiting, lock, but)
-  if not lock.was_write or waiting.writers == 0 then return end
+-- tell_reads(call, but): all reads inside are told that somebody is to write, but for this ticket.
+local function tell_reads(call, but)
   for _, ticket in ipairs(redis.call('ZRANGE', call.readers, 0, -1)) do
     if ticket ~= but then tell(call, ticket, 'held ' .. ticket) end
   end

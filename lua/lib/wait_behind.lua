@@ -3,6 +3,7 @@
 local function wait_behind(call, waiting, lock, me, more)
   local left = math.max(0, lock.ends - call.now)
   if me.wait == '0' then
+    pass_on(call, waiting, more)
     save_waiting(call, waiting)
     return { 'busy', call.now, left }
   end

@@ -37,7 +37,8 @@
 -- WAKES    grant   the waiting tickets that the lock went to
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
 -- WAKES    held    the holders: all reads, where the ticket is the first that is to write, or polls and that one's
---                  client is silent; the write, where the ticket heads the queue or polls
+--                  client is silent; the write, where the ticket heads the queue or polls; the next waiting
+--                  ticket, where the call got only part of the way and the reply does not say so
 -- COST     9 (a read beside others, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH
 --            TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE

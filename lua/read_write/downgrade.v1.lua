@@ -24,7 +24,8 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting reads that went in
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
--- WAKES    held    the owner's other reads, where a write waits
+-- WAKES    held    the owner's other reads, where a write waits; the next waiting ticket, where this call got only part
+--                  of the way
 -- COST     12 (the only write, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
@@ -45,18 +46,18 @@ if lock.mode == 'write' and lock.mine > call.now then
   local denied = let_in(call, waiting).denied
   if denied then return denied end
   call.run, left = {}, me.lease
-  if lock.writes == 1 then
-    leave_reads(call, lock, { write })
+  if lock.living == 1 then
+    leave_reads(call, lock)
   else
     redis.call('HDEL', call.lock, write)
     settle(call, lock)
     keep_lock(call, lock)
   end
-  tell_reads(call, waiting, lock, me.ticket)
+  if lock.was_write and waiting.writers > 0 then tell_reads(call, me.ticket) end
 else
   left = lock.mode and tonumber(redis.call('ZSCORE', call.readers, me.ticket) or 0) - call.now or 0
 end
-if lock.mode ~= 'write' then advance_shared(call, waiting) end
+if lock.mode ~= 'write' then pass_on(call, waiting, advance_shared(call, waiting).more) end
 save_waiting(call, waiting)
 if left <= 0 then return { 'lost', call.now } end
 return { 'granted', call.now, lock.token, left, others_wait(waiting, 'read') }

@@ -33,7 +33,9 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting tickets that the lock went to
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
--- WAKES    held    the reads that a write leaves behind, where a write waits
+-- WAKES    held    the reads that a write leaves behind, where a write waits; all reads, where the new ticket is the
+--                  first that is to write; the next waiting ticket, where the new one has a grant and the call got
+--                  only part of the way
 -- COST     9 (a read of several, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM
@@ -56,12 +58,17 @@ if is_hold then forget_holds(call, { ticket }, { lock.text }) end
 if is_ours then settle(call, lock) end
 if is_hold then
   keep_lock(call, lock)
-  tell_reads(call, waiting, lock)
+  if lock.was_write and waiting.writers > 0 then tell_reads(call) end
+  if lock.mode == 'write' then
+    save_waiting(call, waiting)
+    return { 'kept', call.now }
+  end
   local own = read_next(call)
   if own then own.mode = ARGV[13] end
-  if lock.mode ~= 'write' then return hand_over(call, waiting, own) end
-  save_waiting(call, waiting)
-  return { 'kept', call.now }
+  local reply = hand_over(call, waiting, own)
+  -- The first write tells them as it joins, here as in share_turn.
+  if waiting.joined and own.mode == 'write' and lock.mode == 'read' and not call.blocked then tell_reads(call) end
+  return reply
 end
 local more = is_ours and lock.mode ~= 'write' and advance_shared(call, waiting).more or 0
 save_waiting(call, waiting)

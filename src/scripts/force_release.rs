@@ -84,6 +84,7 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/judge.lua",
         "lib/trim_queue.lua",
         "lib/walk_queue.lua",
+        "lib/pass_on.lua",
         "lib/give.lua",
         "lib/advance.lua",
         "lib/keep_reads.lua",

@@ -56,6 +56,18 @@ fn beyond_the_limit_the_lock_is_left_free_and_the_client_calls_again() {
 }
 
 #[test]
+fn a_forced_release_that_stops_at_the_limit_has_the_next_one_that_waits_go_on() {
+    let mut rig = Rig::new();
+    let (silent, mut a) = (rig.silent_client(), rig.client());
+    let (unreachable, waiter) = (silent.attempt(), a.attempt());
+    held(&mut rig, 300, &[&unreachable, &waiter]);
+    let token = rig.held_token();
+    assert_eq!(rig.force_release(token), ForceReleaseReply::Released);
+    assert_eq!(a.messages(), [(waiter.ticket, News::Held)]);
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)));
+}
+
+#[test]
 fn at_the_limit_a_poll_gets_the_lock_and_a_newcomer_does_not() {
     let mut rig = Rig::new();
     let (a, b) = (rig.client(), rig.client());

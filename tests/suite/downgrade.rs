@@ -37,6 +37,25 @@ pub async fn a_downgrade_lets_waiting_readers_in_and_no_writer<D: Deployment>(on
     writer.unlock().await.expect("it is held");
 }
 
+/// More than one call lets in: those behind go on by themselves, and wait for no poll.
+pub async fn a_downgrade_lets_hundreds_of_readers_in<D: Deployment>(on: &D) {
+    let (one, other) = (on.client_with(slow_to_poll).await, on.client_with(slow_to_poll).await);
+    let writer = write(&one.rw_lock("a")).await;
+    let waiting: Vec<_> =
+        (0..600).map(|_| tokio::spawn(other.rw_lock("a").with_owner(&Owner::new()).read())).collect();
+    until_waiting(&one, "a", 600).await;
+    let (took, readers) = timed("the readers", async {
+        let mut readers = vec![writer.downgrade().await.expect("it is held")];
+        for waiting in waiting {
+            readers.push(waiting.await.expect("no panic").expect("it is granted"));
+        }
+        readers
+    })
+    .await;
+    assert!(took < BY_MESSAGE, "{took:?}");
+    assert!(readers.iter().all(lockwright::ReadGuard::is_held));
+}
+
 /// Later readers of the client share the read that a write has become.
 pub async fn a_downgraded_write_is_a_read_like_any_other<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);

@@ -131,10 +131,14 @@ fn take_leave(
     match reply {
         LeaveReply::Gone { more: true } => Left::Again { freed: false },
         LeaveReply::Freed { more: true, next: Next::None } => Left::Again { freed: true },
-        LeaveReply::Freed { next, .. } => {
+        LeaveReply::Freed { next, more } => {
             let next = departure.next.filter(|_| carries).zip(Some(next));
             let brought_in =
                 next.is_some_and(|((id, ticket), next)| take_next(state, id, ticket, next, answer, now, out));
+            // What the call left undone is done by the new ticket's poll.
+            if let Some(((id, _), _)) = next.filter(|_| more) {
+                state.ask(id, true, out);
+            }
             Left::Done { outcome: Ok(()), brought_in }
         }
         LeaveReply::Kept => Left::Done { outcome: Ok(()), brought_in: false },

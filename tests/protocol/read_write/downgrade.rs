@@ -156,3 +156,19 @@ fn other_writes_of_the_owner_stay_and_so_does_their_token() {
     assert_eq!(rig.leave(&read), FREED);
     assert_only_counter(&mut rig);
 }
+
+#[test]
+fn no_ended_write_of_the_owner_stays_behind() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let brief = Attempt { lease_millis: 50, ..a.write_of(owner(1)) };
+    let (write, read) = (a.write_of(owner(1)), a.read_of(owner(1)));
+    rig.granted(&write);
+    rig.granted(&brief);
+    rig.pass(70);
+    granted(&rig.downgrade(&write, &read));
+    let info = rig.inspect();
+    let holds: Vec<&str> = info.holds.iter().map(|hold| hold.ticket.as_str()).collect();
+    assert_eq!(holds, [read.ticket.to_string()]);
+    assert_eq!(rig.leave(&brief), LeaveReply::Gone { more: false });
+}

@@ -133,6 +133,36 @@ fn a_write_that_leaves_its_owners_reads_behind_tells_them_where_another_waits() 
 }
 
 #[test]
+fn a_write_that_joins_as_another_ticket_leaves_tells_the_reads_inside_if_it_is_the_first() {
+    let mut rig = Rig::shared();
+    let (a, mut b, c) = (rig.client(), rig.client(), rig.client());
+    let (leaving, other, inside) = (a.read(), c.read(), b.read());
+    for read in [&leaving, &other, &inside] {
+        rig.granted(read);
+    }
+    let last = c.read();
+    let reply = rig.leave_for(other.ticket, Some(&last));
+    assert!(matches!(reply, LeaveReply::Freed { next: Next::Granted(_), .. }));
+    assert_eq!(b.messages(), []);
+    rig.leave_for(leaving.ticket, Some(&a.write()));
+    assert_eq!(b.messages(), [(inside.ticket, News::Held)]);
+    rig.leave_for(last.ticket, Some(&c.write()));
+    assert_eq!(b.messages(), [], "it is the second one");
+}
+
+#[test]
+fn a_write_that_joins_as_another_one_leaves_tells_the_reads_that_went_in() {
+    let mut rig = Rig::shared();
+    let (a, mut b) = (rig.client(), rig.client());
+    let (write, read) = (a.write(), b.read());
+    rig.granted(&write);
+    rig.queued(&read);
+    rig.leave_for(write.ticket, Some(&a.write()));
+    assert!(matches!(b.messages()[..], [(_, News::Grant { waiting: false, .. }), (_, News::Held)]));
+    assert_eq!(rig.leave(&read), LeaveReply::Freed { more: false, next: Next::None });
+}
+
+#[test]
 fn a_waiting_write_tells_the_write_that_holds() {
     let mut rig = Rig::shared();
     let (mut a, b) = (rig.client(), rig.client());

@@ -73,6 +73,24 @@ fn with_the_readers_lost_a_write_keeps_the_lock_and_leaves_it_free() {
 }
 
 #[test]
+fn a_read_that_was_lost_under_its_owners_write_hears_of_it() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let (write, read, again) = (a.write_of(owner(1)), a.read_of(owner(1)), a.read_of(owner(1)));
+    rig.granted(&write);
+    rig.granted(&read);
+    rig.wire.ok(&["DEL", &rig.keys.readers()]);
+    let renewed = rig.renew(&[(read.ticket, LEASE), (write.ticket, LEASE)]);
+    assert!(matches!(renewed[..], [Renewed::Lost, Renewed::Kept { .. }]), "{renewed:?}");
+    rig.granted(&again);
+    assert!(matches!(rig.renew(&[(again.ticket, LEASE)])[..], [Renewed::Kept { .. }]));
+    assert_eq!(rig.leave(&write), FREED);
+    assert!(rig.is_busy(&a.write()), "the other read is inside");
+    assert_eq!(rig.leave(&again), FREED);
+    rig.granted(&a.write());
+}
+
+#[test]
 fn with_half_of_the_queue_lost_everybody_registers_again() {
     for lost in [0, 1] {
         let mut rig = Rig::shared();

@@ -107,3 +107,94 @@ fn a_thousand_readers_that_are_lost_with_their_key_are_written_again() {
     assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
     assert_eq!(rig.wire.ok(&["HLEN", &rig.lock()]).int(), 1_205);
 }
+
+/// So many waiting reads of a client.
+fn crowd(rig: &mut Rig, peer: &Peer, count: usize) -> Vec<Attempt> {
+    let reads: Vec<Attempt> = (0..count).map(|_| peer.read()).collect();
+    for read in &reads {
+        rig.queued(read);
+    }
+    reads
+}
+
+#[test]
+fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
+    for leaves in [false, true] {
+        let mut rig = Rig::shared();
+        let (a, b) = (rig.client(), rig.client());
+        let (holder, write, read) = (a.write(), b.write(), a.read());
+        rig.granted(&holder);
+        crowd(&mut rig, &b, 256);
+        rig.queued(&write);
+        if leaves {
+            let reply = rig.leave_for(holder.ticket, Some(&read));
+            let LeaveReply::Freed { more, next: Next::Queued { place, .. } } = reply else {
+                panic!("{reply:?}")
+            };
+            assert_eq!((more, place), (true, 2));
+        } else {
+            rig.queued(&read);
+            rig.wire.ok(&["DEL", &rig.lock()]);
+            let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("it is in before the write") };
+            assert!(queued.more);
+        }
+        assert_eq!(rig.inspect().holds.len(), 256);
+        assert_eq!(rig.list(), [&write, &read].map(|attempt| attempt.ticket.to_string()));
+        let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!() };
+        assert_eq!((queued.more, queued.place), (false, 2));
+    }
+}
+
+/// Has everybody poll who is told to, and returns how many rounds of messages that took.
+fn rounds(rig: &mut Rig, peer: &mut Peer) -> usize {
+    for round in 0.. {
+        let told = peer.messages().into_iter().filter(|(_, news)| *news == News::Held);
+        let told: Vec<_> = told.map(|(ticket, _)| Attempt { ticket, ..peer.read() }).collect();
+        if told.is_empty() {
+            return round;
+        }
+        for read in told {
+            assert!(matches!(rig.poll(&read), AcquireReply::Granted(_)));
+        }
+    }
+    unreachable!()
+}
+
+/// Whatever reply cannot say that there is more to do, a waiting client goes on with it.
+#[test]
+fn past_the_limit_the_next_one_that_waits_is_told_to_go_on() {
+    for way in ["downgrade", "force", "refuse", "poll", "try"] {
+        let mut rig = Rig::shared();
+        let (a, mut b) = (rig.client(), rig.client());
+        let (holder, own, upgrade) = (a.write(), a.read_of(owner(1)), a.write_of(owner(1)));
+        let token = rig.granted(&holder).token;
+        if way == "refuse" {
+            rig.queued(&own);
+            rig.queued(&upgrade);
+        }
+        let reads = crowd(&mut rig, &b, 600);
+        b.messages();
+        let mut inside = 600;
+        match way {
+            "downgrade" => {
+                assert!(matches!(rig.downgrade(&holder, &a.read()), DowngradeReply::Granted(_)));
+                inside += 1;
+            }
+            "force" => assert_eq!(rig.force_release(token), ForceReleaseReply::Released),
+            "refuse" => {
+                rig.leave(&holder);
+                assert_eq!(rig.poll(&upgrade), AcquireReply::WouldDeadlock);
+                inside += 1;
+            }
+            _ => {
+                rig.wire.ok(&["DEL", &rig.lock()]);
+                match way {
+                    "poll" => assert!(matches!(rig.poll(&reads[0]), AcquireReply::Granted(_))),
+                    _ => assert!(rig.is_busy(&a.read())),
+                }
+            }
+        }
+        assert_eq!(rounds(&mut rig, &mut b), 2, "{way}");
+        assert_eq!(rig.inspect().holds.len(), inside, "{way}");
+    }
+}

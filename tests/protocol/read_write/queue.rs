@@ -215,7 +215,10 @@ fn a_leaving_write_brings_its_clients_next_one_in() {
     let reply = rig.leave_for(write.ticket, Some(&next));
     assert!(matches!(reply, LeaveReply::Freed { next: Next::Queued { place: 1, .. }, .. }), "{reply:?}");
     let messages = b.messages();
-    assert!(matches!(messages[..], [(_, News::Grant { token: version, .. })] if version == token + 1));
+    assert!(
+        matches!(messages[..], [(_, News::Grant { token: version, .. }), (_, News::Held)] if version == token + 1),
+        "{messages:?}"
+    );
     let own = Attempt { lease_millis: 5_000, ..a.read() };
     rig.leave(&next);
     let reply = rig.leave_for(read.ticket, Some(&own));
