@@ -142,7 +142,7 @@ impl Arena {
         }
     }
 
-    /// Waits until every lock was granted after the fault, to a writer where it is also read, and notes how long that took.
+    /// Waits until every lock was granted after the fault (to a writer, if it has readers), and notes how long it took.
     async fn recover(&mut self, fault: Fault, ended: u64) {
         let mut first: BTreeMap<usize, u64> = BTreeMap::new();
         let deadline = now().plus(RECOVERY);

@@ -277,7 +277,7 @@ fn the_judge_finds_what_it_is_there_for() {
     ]);
     assert_eq!((shared.judge(), shared.reads_beside_writes()), ((Vec::new(), 0), 2));
     for (lines, rule) in [
-        // A read begins within a write, a write within a read that is not the last one, and a read within a later write.
+        // A read within a write, a write within a read, and a read within a later write.
         (["grant 0 5 10 0 1 5 0", "read 1 5 12 1 4 9 0", "read 2 5 12 5 6 8 0"], "overlap"),
         (["read 0 5 12 1 4 9 0", "read 1 5 12 5 6 7 0", "grant 2 5 15 2 8 11 0"], "overlap"),
         (["grant 0 5 15 2 4 9 0", "grant 1 5 16 8 9 10 0", "read 2 5 12 1 5 6 0"], "overlap"),

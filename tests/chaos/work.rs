@@ -6,7 +6,7 @@
 //! | `read` and the same | of a reader, with its version |
 //! | `seen <id> <trusted>` | a renewal has moved the end of what can be trusted |
 //! | `end <id> <end>` | from here on its holder does not trust it; said before it is given back |
-//! | `refused <id> ...` | a holder that trusted its hold before and after was refused, or granted anew as if it had none |
+//! | `refused <id> ...` | one that trusted its hold before and after was refused, or granted as if it had none |
 //! | `stall 0 <from> <until>` | this process did not run |
 //! | `odd ...` | an error that no fault explains, or a re-entry with another token |
 //! | `done <operations> <failures>` | the last one |
@@ -317,8 +317,8 @@ impl Task {
         }
     }
 
-    /// Who holds enters again by the same token; who reads may not write. A read and a write of one owner are two holds,
-    /// so the server is asked, which may have lost the first one.
+    /// Who holds enters again by the same token; who reads may not write. A read and a write of one owner are two
+    /// holds, so the server is asked, which may have lost the first one.
     fn enter_again(&self, id: &str, outer: &AnyGuard, inner: Result<Option<AnyGuard>, LockError>) {
         let Ok(inner) = inner else { return };
         let what = match (outer, inner) {

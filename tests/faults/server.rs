@@ -241,7 +241,7 @@ async fn d24_a_flush_is_found_out_and_waiters_go_on() {
             until_waiting(&client, lock, 2).await;
         }
         server.connection().ok(&[flush]);
-        let (took, next) = timed("the next", waiting).await;
+        let (took, next) = timed(&format!("the next after {name}"), waiting).await;
         let next = next.expect("no panic").expect("it is granted");
         // One poll is half a claim.
         assert!(took < CLAIM / 2 + MARGIN, "{flush}, {name}: {took:?}");

@@ -1,6 +1,6 @@
-//! One test over both kinds: here a lock whose name begins with `fair` is a fair one, any other a reentrant one. And one
-//! over all roles: `read x` and `write x` are a reader and a writer of the read/write lock `x`, any other role is to hold
-//! the lock of this name.
+//! One test over both kinds: here a lock whose name begins with `fair` is a fair one, any other a reentrant one. And
+//! one over all roles: `read x` and `write x` are a reader and a writer of the read/write lock `x`, any other role is
+//! to hold the lock of this name.
 
 use std::time::Duration;
 
