@@ -235,9 +235,9 @@ async fn d24_a_flush_is_found_out_and_waiters_go_on() {
         let guard = kinds::hold(&client, name).await.expect("it is free");
         let waiting = tokio::spawn(kinds::hold(&other, waits));
         until_waiting(&client, lock, 1).await;
-        // Of the same client, to take it alone; the fair lock keeps their order, and so does the one that is read.
+        // Of the same client, to hold it alone; where each has a ticket their order is kept.
         let behind = tokio::spawn(kinds::hold(&other, if name == waits { name } else { "write x" }));
-        if kinds::is_fair(name) || waits == "read x" {
+        if name != "x" {
             until_waiting(&client, lock, 2).await;
         }
         server.connection().ok(&[flush]);
