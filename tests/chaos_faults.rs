@@ -11,6 +11,7 @@ use lockwright::internals::scripts::ALL;
 use sha1::{Digest, Sha1};
 
 use crate::suite::until;
+use crate::support::kinds::lock_of;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 use crate::support::time::eventually;
@@ -59,9 +60,9 @@ fn renew() -> String {
     hash("common/renew")
 }
 
-/// What is left of the lock's lease at the server; nothing where nobody holds it.
-pub fn lease_left(server: &Server, name: &str) -> Duration {
-    let left = server.connection().ok(&["PTTL", &format!("lw:{{{name}}}")]).int();
+/// What is left of the lock's lease at the server, of its longest where it is read; nothing where nobody holds it.
+pub fn lease_left(server: &Server, role: &str) -> Duration {
+    let left = server.connection().ok(&["PTTL", &format!("lw:{{{}}}", lock_of(role))]).int();
     millis(u64::try_from(left).unwrap_or(0))
 }
 

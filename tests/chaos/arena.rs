@@ -142,7 +142,7 @@ impl Arena {
         }
     }
 
-    /// Waits until every lock was granted after the fault, and notes how long that took.
+    /// Waits until every lock was granted after the fault (to a writer, if it has readers), and notes how long it took.
     async fn recover(&mut self, fault: Fault, ended: u64) {
         let mut first: BTreeMap<usize, u64> = BTreeMap::new();
         let deadline = now().plus(RECOVERY);
@@ -199,6 +199,11 @@ impl Report {
         self.history.waits_in_order()
     }
 
+    /// How often a read was held against the write beside it.
+    pub fn reads_beside_writes(&self) -> usize {
+        self.history.reads_beside_writes()
+    }
+
     pub fn json(&self, seed: u64, minutes: f64) -> Value {
         let faults: BTreeMap<String, usize> =
             self.recoveries.iter().map(|(fault, all)| (format!("{fault:?}"), all.len())).collect();
@@ -223,6 +228,7 @@ impl Report {
             "violations": self.violations.len(),
             "overlaps_after_loss": self.excused,
             "waits_in_order": self.history.waits_in_order(),
+            "reads_beside_writes": self.history.reads_beside_writes(),
             "recovery_ms": recoveries,
         })
     }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 /// One hold, times in ns on the clock of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
+    /// A reader's is its version, which others have, too.
     pub token: u64,
+    pub reads: bool,
     pub asked: u64,
     pub granted: u64,
     /// Until when its holder was seen to trust it.
@@ -63,12 +65,16 @@ impl History {
         let id = format!("{worker}.{}", words.next().unwrap_or_default());
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         match (kind, numbers.as_slice()) {
-            ("grant", &[lock, token, asked, granted, end, queued]) => {
+            ("grant" | "read", &[lock, token, asked, granted, end, queued]) => {
                 let lock = usize::try_from(lock).expect("few locks");
                 self.locks.insert(id.clone(), lock);
-                let hold = Hold { token, asked, granted, end, queued, worker };
+                let reads = kind == "read";
+                let hold = Hold { token, reads, asked, granted, end, queued, worker };
                 self.holds.entry(lock).or_default().insert(id, hold);
-                self.last_grant.insert(lock, granted);
+                // A kept read is granted here, whatever becomes of the server.
+                if !reads {
+                    self.last_grant.insert(lock, granted);
+                }
             }
             ("seen", &[end]) => self.with(&id, |hold| hold.end = hold.end.max(end)),
             ("end", &[end]) => self.with(&id, |hold| hold.end = end),
@@ -102,13 +108,22 @@ impl History {
             .count()
     }
 
+    /// How often a read came next to a write, in the order of their versions: so often it was judged that nobody reads
+    /// what is being written.
+    pub fn reads_beside_writes(&self) -> usize {
+        let beside = |holds: &BTreeMap<String, Hold>| {
+            let holds = in_order(holds);
+            holds.windows(2).filter(|pair| pair[0].reads != pair[1].reads).count()
+        };
+        self.holds.values().map(beside).sum()
+    }
+
     /// The violations, and how many overlaps lost data explains.
     pub fn judge(&self) -> (Vec<String>, usize) {
         let (mut violations, mut excused) = (self.odd.clone(), 0);
         for (lock, holds) in &self.holds {
-            let mut holds: Vec<Hold> = holds.values().copied().collect();
-            holds.sort_by_key(|hold| hold.token);
-            let twice = holds.windows(2).filter(|pair| pair[0].token == pair[1].token);
+            let holds = in_order(holds);
+            let twice = holds.windows(2).filter(|pair| pair[0].token == pair[1].token && !both_read(pair));
             violations.extend(twice.map(|pair| format!("lock {lock}: a token twice: {pair:?}")));
             let disorder = misordered(&holds).into_iter().map(|pair| ("order", pair));
             for (rule, pair) in disorder.chain(overlaps(&holds).into_iter().map(|pair| ("overlap", pair))) {
@@ -175,16 +190,20 @@ fn inversions(holds: &[Hold]) -> Vec<Pair> {
     pairs
 }
 
-/// Holds that overlap another one. `holds` is sorted by token.
+/// Holds that overlap another one, where not both read. `holds` is sorted by token.
 fn overlaps(holds: &[Hold]) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    let Some(mut longest) = holds.first().copied() else { return pairs };
-    for &hold in &holds[1..] {
-        if longest.end > hold.granted && hold.token != longest.token {
-            pairs.push((longest, hold));
+    // The longest of the writes so far, and of the reads.
+    let mut longest: [Option<Hold>; 2] = [None, None];
+    for &hold in holds {
+        for before in longest.into_iter().flatten() {
+            if before.end > hold.granted && before.token != hold.token && !(before.reads && hold.reads) {
+                pairs.push((before, hold));
+            }
         }
-        if hold.end > longest.end {
-            longest = hold;
+        let same = &mut longest[usize::from(hold.reads)];
+        if same.is_none_or(|same| hold.end > same.end) {
+            *same = Some(hold);
         }
     }
     pairs
@@ -193,16 +212,31 @@ fn overlaps(holds: &[Hold]) -> Vec<Pair> {
 /// Holds that were asked for when one with a larger token had been granted. `holds` is sorted by token.
 fn misordered(holds: &[Hold]) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    let Some(mut first) = holds.last().copied() else { return pairs };
-    for &hold in holds.iter().rev().skip(1) {
-        if first.granted < hold.asked {
-            pairs.push((hold, first));
+    // The first that was granted of all so far, and of those with a larger token: of one version there are many reads.
+    let (mut first, mut larger): (Option<Hold>, Option<Hold>) = (None, None);
+    let mut token = None;
+    for &hold in holds.iter().rev() {
+        if token.replace(hold.token) != Some(hold.token) {
+            larger = first;
         }
-        if hold.granted < first.granted {
-            first = hold;
+        if let Some(larger) = larger.filter(|larger| larger.granted < hold.asked) {
+            pairs.push((hold, larger));
+        }
+        if first.is_none_or(|first| hold.granted < first.granted) {
+            first = Some(hold);
         }
     }
     pairs
+}
+
+fn in_order(holds: &BTreeMap<String, Hold>) -> Vec<Hold> {
+    let mut holds: Vec<Hold> = holds.values().copied().collect();
+    holds.sort_by_key(|hold| hold.token);
+    holds
+}
+
+fn both_read(pair: &[Hold]) -> bool {
+    pair.iter().all(|hold| hold.reads)
 }
 
 /// A history of these grants: token, asked, granted, end.
@@ -229,6 +263,32 @@ fn the_judge_finds_what_it_is_there_for() {
         let (violations, _) = history(&bad).judge();
         assert!(violations.iter().any(|violation| violation.contains(rule)), "{rule}: {violations:?}");
     }
+    // A write and reads: of one version, at the same time, and later.
+    let mixed = |lines: &[&str]| {
+        let mut history = History::default();
+        lines.iter().for_each(|line| history.take(7, line));
+        history
+    };
+    let shared = mixed(&[
+        "grant 0 5 10 0 1 3 0",
+        "read 1 5 12 1 4 9 0",
+        "read 2 5 12 5 6 8 0",
+        "grant 3 5 15 2 9 11 0",
+    ]);
+    assert_eq!((shared.judge(), shared.reads_beside_writes()), ((Vec::new(), 0), 2));
+    for (lines, rule) in [
+        // A read within a write, a write within a read, and a read within a later write.
+        (["grant 0 5 10 0 1 5 0", "read 1 5 12 1 4 9 0", "read 2 5 12 5 6 8 0"], "overlap"),
+        (["read 0 5 12 1 4 9 0", "read 1 5 12 5 6 7 0", "grant 2 5 15 2 8 11 0"], "overlap"),
+        (["grant 0 5 15 2 4 9 0", "grant 1 5 16 8 9 10 0", "read 2 5 12 1 5 6 0"], "overlap"),
+        // A read that was asked for after a later write, and one of an older version than a read before.
+        (["grant 0 5 10 0 1 2 0", "grant 1 5 15 2 4 5 0", "read 2 5 12 6 7 8 0"], "order"),
+        (["read 0 5 14 0 1 2 0", "read 1 5 12 3 4 5 0", "read 2 5 12 3 4 5 0"], "order"),
+        (["grant 0 5 12 0 1 2 0", "read 1 5 12 3 4 5 0", "read 2 5 12 3 4 5 0"], "twice"),
+    ] {
+        let (violations, _) = mixed(&lines).judge();
+        assert!(violations.iter().any(|violation| violation.contains(rule)), "{rule}: {violations:?}");
+    }
     let mut lossy = history(&[[10, 0, 1, 5], [11, 2, 4, 7]]);
     lossy.losses.push(Loss { began: 3, ended: 3, first_token: 11, last_token: 11 });
     assert_eq!(lossy.judge(), (Vec::new(), 1));
@@ -244,8 +304,7 @@ fn the_judge_finds_what_it_is_there_for() {
     assert_eq!(refused.judge().0.len(), 2);
     // In the queue since 3, and passed by one that was asked for at 4.
     let lines = ["grant 0.0 3 10 4 5 6 0", "grant 0.1 3 11 1 7 8 3", "grant 0.2 3 12 2 9 9 4"];
-    let mut passed = History::default();
-    lines.iter().for_each(|line| passed.take(7, line));
+    let mut passed = mixed(&lines);
     let (violations, _) = passed.judge();
     assert!(violations.len() == 1 && violations[0].contains("turn"), "{violations:?}");
     assert_eq!(passed.waits_in_order(), 2);

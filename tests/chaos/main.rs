@@ -44,6 +44,7 @@ async fn chaos() {
     }
     print(&report.json(seed, minutes).to_string());
     assert!(report.waits_in_order() > 0, "the order of the fair locks was never judged");
+    assert!(report.reads_beside_writes() > 0, "reads were never judged against writes");
     assert!(report.violations.is_empty(), "{} violations, seed {seed}", report.violations.len());
 }
 

@@ -3,9 +3,10 @@
 //! | line | says |
 //! |---|---|
 //! | `grant <id> <lock> <token> <asked> <granted> <trusted> <queued>` | times in ns on the clock of the machine |
+//! | `read` and the same | of a reader, with its version |
 //! | `seen <id> <trusted>` | a renewal has moved the end of what can be trusted |
 //! | `end <id> <end>` | from here on its holder does not trust it; said before it is given back |
-//! | `refused <id> ...` | the resource refused a holder that trusted its hold before and after |
+//! | `refused <id> ...` | one that trusted its hold before and after was refused, or granted as if it had none |
 //! | `stall 0 <from> <until>` | this process did not run |
 //! | `odd ...` | an error that no fault explains, or a re-entry with another token |
 //! | `done <operations> <failures>` | the last one |
@@ -18,20 +19,29 @@ use std::time::Duration;
 
 use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::{Clock, Moment};
-use lockwright::{Client, Guard, LockError, Owner, Step};
+use lockwright::{Client, DowngradeError, Guard, LockError, Owner, RwLock, Step};
 
 use crate::support::fence::Writer;
-use crate::support::kinds;
+use crate::support::kinds::{self, AnyGuard};
 use crate::support::worker::{Setting, VARIABLE, orders, say};
 
-/// The last two of them are fair ones.
-pub const LOCKS: usize = 5;
-const TASKS: u64 = 5;
+/// Three reentrant ones, two fair ones, and two that are read and written.
+pub const LOCKS: usize = 7;
+const TASKS: u64 = 6;
 /// Whoever does not run for so long may miss a claim.
 pub const STALL: Duration = Duration::from_millis(100);
 
 pub fn name_of(lock: usize) -> String {
-    format!("{} {lock}", if lock < 3 { "lock" } else { "fair" })
+    let kind = match lock {
+        0..3 => "lock",
+        3..5 => "fair",
+        _ => "table",
+    };
+    format!("{kind} {lock}")
+}
+
+pub fn is_read_and_written(lock: usize) -> bool {
+    lock >= 5
 }
 
 pub fn work() {
@@ -79,6 +89,8 @@ pub async fn stalls(tell: impl Fn(u64, u64)) {
 
 struct Shift {
     client: Client,
+    /// Reads of this process that are kept: one handle for all tasks.
+    cached: Vec<RwLock>,
     over: AtomicBool,
     operations: AtomicU64,
     failures: AtomicU64,
@@ -95,7 +107,8 @@ impl Shift {
         };
         say("connected");
         let (over, operations, failures) = Default::default();
-        Arc::new(Self { client, over, operations, failures })
+        let cached = (0..LOCKS).map(|lock| client.rw_lock(&name_of(lock)).cached()).collect();
+        Arc::new(Self { client, cached, over, operations, failures })
     }
 }
 
@@ -137,6 +150,9 @@ impl Task {
     }
 
     async fn attempt(&mut self, lock: u64) {
+        if is_read_and_written(lock as usize) {
+            return self.attempt_table(lock).await;
+        }
         let (owner, asked) = ((self.below(5) == 0).then(Owner::new), now());
         let name = name_of(lock as usize);
         let queues = kinds::is_fair(&name) && self.below(3) > 0;
@@ -145,21 +161,98 @@ impl Task {
             false => (0, in_owner(owner.as_ref(), self.take(&name)).await),
         };
         self.shift.operations.fetch_add(1, Ordering::SeqCst);
-        match answer {
+        match answer.map(|guard| guard.map(AnyGuard::One)) {
             Ok(Some(guard)) => {
-                let id = format!("{}.{}", self.task, self.turn);
+                let id = self.id();
                 self.section(&id, lock, asked, queued, &guard).await;
                 if owner.is_some() && !queues {
                     let inner =
                         in_owner(owner.as_ref(), async { kinds::try_lock(&self.shift.client, &name).await });
-                    self.enter_again(&id, &guard, inner.await);
+                    let inner = inner.await.map(|inner| inner.map(AnyGuard::One));
+                    self.enter_again(&id, &guard, inner);
                 }
                 self.end(&id, guard).await;
             }
             Ok(None) => {}
-            Err(LockError::Unavailable { .. }) => drop(self.shift.failures.fetch_add(1, Ordering::SeqCst)),
-            Err(error) => say(&format!("odd {error}")),
+            Err(error) => self.failed(&error),
         }
+    }
+
+    fn id(&self) -> String {
+        format!("{}.{}", self.task, self.turn)
+    }
+
+    fn failed(&self, error: &LockError) {
+        match error {
+            LockError::Unavailable { .. } => drop(self.shift.failures.fetch_add(1, Ordering::SeqCst)),
+            error => say(&format!("odd {error}")),
+        }
+    }
+
+    /// Reads or writes, alone or for an owner, who may enter again; a writer may go on as a reader.
+    async fn attempt_table(&mut self, lock: u64) {
+        let owner = (self.below(5) == 0).then(Owner::new);
+        let cached = self.shift.cached[lock as usize].clone();
+        let table = match owner.as_ref() {
+            Some(owner) => cached.with_owner(owner),
+            None if self.below(2) == 0 => cached,
+            None => self.shift.client.rw_lock(&name_of(lock as usize)),
+        };
+        let (writes, asked) = (self.below(2) == 0, now());
+        let answer = self.take_table(&table, writes).await;
+        self.shift.operations.fetch_add(1, Ordering::SeqCst);
+        let guard = match answer {
+            Ok(Some(guard)) => guard,
+            Ok(None) => return,
+            Err(error) => return self.failed(&error),
+        };
+        let id = self.id();
+        self.section(&id, lock, asked, 0, &guard).await;
+        if owner.is_some() {
+            let inner = self.take_table(&table, false).await;
+            self.enter_again(&id, &guard, inner);
+            self.enter_again(&id, &guard, table.try_write().await.map(|inner| inner.map(AnyGuard::Write)));
+        }
+        match guard {
+            AnyGuard::Write(writer) if self.below(4) == 0 => {
+                if writer.is_held() {
+                    say(&format!("end {id} {}", now().as_nanos()));
+                }
+                let asked = now();
+                match writer.downgrade().await {
+                    Ok(reader) => {
+                        self.turn += 1;
+                        let (id, guard) = (self.id(), AnyGuard::Read(reader));
+                        self.section(&id, lock, asked, 0, &guard).await;
+                        self.end(&id, guard).await;
+                    }
+                    Err(DowngradeError::Failed(error)) => self.failed(&error),
+                    // The write was lost.
+                    Err(_) => {}
+                }
+            }
+            guard => self.end(&id, guard).await,
+        }
+    }
+
+    async fn take_table(&self, table: &RwLock, writes: bool) -> Result<Option<AnyGuard>, LockError> {
+        let limit = Duration::from_millis(100 + self.below(3_000));
+        let way = self.below(8);
+        if writes {
+            let writer = match way {
+                0 => table.try_write().await?,
+                1 => Some(table.write().await?),
+                _ => table.try_write_for(limit).await?,
+            };
+            return Ok(writer.map(AnyGuard::Write));
+        }
+        let reader = match way {
+            0 => table.try_read().await?,
+            1 => Some(table.read().await?),
+            2 => table.try_read_cached(),
+            _ => table.try_read_for(limit).await?,
+        };
+        Ok(reader.map(AnyGuard::Read))
     }
 
     /// Asks in one of the ways that both kinds have.
@@ -194,11 +287,12 @@ impl Task {
     }
 
     /// Writes to the resource now and then, for some milliseconds or for about a second.
-    async fn section(&mut self, id: &str, lock: u64, asked: Moment, queued: u64, guard: &Guard) {
+    async fn section(&mut self, id: &str, lock: u64, asked: Moment, queued: u64, guard: &AnyGuard) {
         let granted = now();
         let trusted = granted.plus(guard.remaining());
         let (token, times) = (guard.token(), [asked, granted, trusted].map(Moment::as_nanos));
-        say(&format!("grant {id} {lock} {token} {} {} {} {queued}", times[0], times[1], times[2]));
+        let kind = if matches!(guard, AnyGuard::Read(_)) { "read" } else { "grant" };
+        say(&format!("{kind} {id} {lock} {token} {} {} {} {queued}", times[0], times[1], times[2]));
         let long = self.below(200) == 0;
         for _ in 0..if long { 20 } else { 1 + self.below(3) } {
             let careless = self.below(10) == 0;
@@ -216,23 +310,33 @@ impl Task {
         }
     }
 
-    fn look(&self, id: &str, guard: &Guard) {
+    fn look(&self, id: &str, guard: &AnyGuard) {
         let (at, left) = (now(), guard.remaining());
         if !left.is_zero() {
             say(&format!("seen {id} {}", at.plus(left).as_nanos()));
         }
     }
 
-    fn enter_again(&self, id: &str, outer: &Guard, inner: Result<Option<Guard>, LockError>) {
-        if let Ok(Some(inner)) = inner {
-            let held = outer.is_held();
-            if held && inner.token() != outer.token() {
-                say(&format!("odd {id} re-entered {} by {}", outer.token(), inner.token()));
-            }
+    /// Who holds enters again by the same token; who reads may not write. A read and a write of one owner are two
+    /// holds, so the server is asked, which may have lost the first one.
+    fn enter_again(&self, id: &str, outer: &AnyGuard, inner: Result<Option<AnyGuard>, LockError>) {
+        let Ok(inner) = inner else { return };
+        let what = match (outer, inner) {
+            (AnyGuard::Read(_), Some(AnyGuard::Write(inner))) => format!("could write by {}", inner.token()),
+            (_, Some(inner)) if inner.token() != outer.token() => format!("re-entered by {}", inner.token()),
+            _ => return,
+        };
+        let (at, token) = (now().as_nanos(), outer.token());
+        if !outer.is_held() {
+            return;
+        }
+        match outer {
+            AnyGuard::One(_) => say(&format!("odd {id} {token} {what}")),
+            _ => say(&format!("refused {id} {at} {token} by its own lock: {what}")),
         }
     }
 
-    async fn end(&self, id: &str, guard: Guard) {
+    async fn end(&self, id: &str, guard: AnyGuard) {
         let (at, held) = (now(), guard.is_held());
         if held {
             say(&format!("end {id} {}", at.as_nanos()));

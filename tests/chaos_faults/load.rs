@@ -1,7 +1,7 @@
 //! G: many waiters on one lock, and many hand-overs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc::unbounded_channel;
@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::faults::calls_of;
-use crate::suite::{take, until_waiting};
-use crate::support::kinds::{self, KINDS};
+use crate::suite::{BY_MESSAGE, info, slow_to_poll, take, timed, until_waiting};
+use crate::support::kinds::{self, KINDS, READ_WRITE};
 use crate::support::time::soon;
 use crate::support::worker::{Scene, Worker};
 
@@ -154,4 +154,71 @@ async fn g5_many_hand_overs_keep_tokens_rising_and_leave_nothing() {
         check_left(&scene.server).await;
         assert_eq!(scene.server.connection().ok(&["DBSIZE"]).int(), 2, "the counter and the layout");
     }
+}
+
+// `lua/lib/wait_behind.lua`: a read that finds a waiting write queues behind it; and the queue, in which each writer
+// stands once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g6_nobody_starves_among_readers_and_writers_that_keep_coming() {
+    const WRITERS: u64 = 4;
+    let mut scene = Scene::new();
+    // So long that no busy machine makes a client silent.
+    (scene.pace.lease, scene.pace.claim, scene.pace.deadline) = (30_000, 20_000, 60_000);
+    let (writes, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut busy = JoinSet::new();
+    for _ in 0..WRITERS {
+        let (lock, writes, over) = (scene.client().await.rw_lock("x"), writes.clone(), over.clone());
+        busy.spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                let writer = lock.write().await.expect("it is granted");
+                writes.fetch_add(1, Ordering::SeqCst);
+                drop(writer);
+            }
+        });
+    }
+    for _ in 0..3 {
+        let client = scene.client().await;
+        for _ in 0..8 {
+            let (lock, over) = (client.rw_lock("x"), over.clone());
+            busy.spawn(async move {
+                while !over.load(Ordering::SeqCst) {
+                    let reader = lock.read().await.expect("it is granted");
+                    tokio::task::yield_now().await;
+                    drop(reader);
+                }
+            });
+        }
+    }
+    let builder = slow_to_poll(scene.pace.apply(Client::builder().url(scene.server.url())));
+    let client = builder.label("judged").connect().await.expect("the server is there");
+    for role in READ_WRITE {
+        let mut judged = 0;
+        while judged < 20 {
+            let waiting = tokio::spawn(kinds::hold(&client, role));
+            let queued = soon("a place or a turn", async {
+                loop {
+                    let places = info(&client, "x").await.waiting;
+                    if places.iter().any(|place| place.label.as_deref() == Some("judged")) {
+                        break true;
+                    }
+                    if waiting.is_finished() {
+                        break false;
+                    }
+                }
+            });
+            judged += u64::from(queued.await);
+            let before = writes.load(Ordering::SeqCst);
+            let (took, guard) = timed("its turn", waiting).await;
+            let guard = guard.expect("no panic").expect("it is granted");
+            let passed = writes.load(Ordering::SeqCst) - before;
+            assert!(passed <= WRITERS && took < BY_MESSAGE, "{role}: {passed} writes in {took:?}");
+            guard.unlock().await.expect("it is held");
+        }
+    }
+    over.store(true, Ordering::SeqCst);
+    while let Some(ended) = soon("their end", busy.join_next()).await {
+        ended.expect("no panic");
+    }
+    drop(client);
+    check_left(&scene.server).await;
 }

@@ -5,12 +5,12 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lockwright::{Client, Guard};
+use lockwright::Client;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::suite::{BY_MESSAGE, slow_to_poll, take, timed, until_waiting, wait_for};
-use crate::support::kinds::{self, KINDS};
+use crate::support::kinds::{self, AnyGuard, KINDS, lock_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::time::soon;
 use crate::support::worker::Scene;
@@ -24,13 +24,17 @@ struct Wait {
     scene: Scene,
     proxy: Proxy,
     holder: Client,
-    guard: Guard,
+    guard: AnyGuard,
     waiter: Client,
-    waiting: JoinHandle<Result<Guard, lockwright::LockError>>,
+    waiting: JoinHandle<Result<AnyGuard, lockwright::LockError>>,
 }
 
 impl Wait {
     async fn new(name: &'static str, slow: bool) -> Self {
+        Self::of([name, name], slow).await
+    }
+
+    async fn of([holds, waits]: [&str; 2], slow: bool) -> Self {
         let mut scene = Scene::new();
         scene.pace.lease = 30_000;
         // Kills in a row make the pauses before new connections longer.
@@ -40,9 +44,9 @@ impl Wait {
         let waiter = scene.pace.apply(Client::builder().url(proxy.url()));
         let waiter = if slow { slow_to_poll(waiter) } else { waiter };
         let waiter = waiter.connect().await.expect("the server is there");
-        let guard = take(&holder, name).await;
-        let waiting = tokio::spawn(kinds::lock(&waiter, name));
-        until_waiting(&holder, name, 1).await;
+        let guard = kinds::hold(&holder, holds).await.expect("it is free");
+        let waiting = tokio::spawn(kinds::hold(&waiter, waits));
+        until_waiting(&holder, lock_of(waits), 1).await;
         Self { scene, proxy, holder, guard, waiter, waiting }
     }
 
@@ -74,11 +78,14 @@ async fn c12_killed_command_connections_cost_no_hold_and_no_place() {
 // `link/supervisor.rs`, `hear_again`: what is lost is subscribed to again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c13_a_killed_subscription_is_made_again_and_messages_are_heard() {
-    let wait = Wait::new("a", true).await;
-    kill_all(&wait.scene.server, "pubsub");
-    let subscribed = || wait.scene.server.connection().ok(&["PUBSUB", "CHANNELS", "lw:wake:*"]).texts().len();
-    eventually("the end of the old subscriptions", || subscribed() == 2).await;
-    wait.served_within(BY_MESSAGE).await;
+    for roles in [["a", "a"], ["read x", "write x"], ["write x", "read x"]] {
+        let wait = Wait::of(roles, true).await;
+        kill_all(&wait.scene.server, "pubsub");
+        let subscribed =
+            || wait.scene.server.connection().ok(&["PUBSUB", "CHANNELS", "lw:wake:*"]).texts().len();
+        eventually("the end of the old subscriptions", || subscribed() == 2).await;
+        wait.served_within(BY_MESSAGE).await;
+    }
 }
 
 // `client.rs`, `connect`: the subscription is there before any lock is asked for, so there is no gap to fall into.

@@ -6,6 +6,7 @@ use lockwright::{Client, ConnectError, LockError, LossReason};
 
 use super::*;
 use crate::suite::{take, timed, until, until_waiting, wait_for};
+use crate::support::kinds::{self, lock_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::free_port;
 use crate::support::time::soon;
@@ -19,7 +20,10 @@ async fn c4_a_hold_survives_a_line_that_is_half_open() {
     scene.pace.lease = 3_000;
     let proxy = Proxy::to(scene.server.port());
     let client = scene.client_at(proxy.url()).await;
-    let guard = take(&client, "a").await;
+    let mut guards = Vec::new();
+    for role in ["a", "read x", "write y"] {
+        guards.push(kinds::hold(&client, role).await.expect("it is free"));
+    }
     proxy.swallow(Way::ToServer);
     proxy.swallow(Way::ToClient);
     let before = proxy.connections();
@@ -27,21 +31,29 @@ async fn c4_a_hold_survives_a_line_that_is_half_open() {
     // Two leases are the subject: the renewals go on.
     let end = now().plus(scene.pace.lease() * 2);
     while now() < end {
-        assert!(guard.is_held());
+        assert!(guards.iter().all(kinds::AnyGuard::is_held));
         Clock::boot().sleep(millis(50)).await;
     }
-    guard.unlock().await.expect("it was held throughout");
+    for guard in guards {
+        guard.unlock().await.expect("it was held throughout");
+    }
 }
 
 /// A holder whose replies, or all of whose bytes, vanish for good hears it before anybody else is let in.
 async fn vanish(ways: &[Way]) {
+    for roles in [["a", "a"], ["read x", "write x"], ["write x", "read x"]] {
+        vanish_between(roles, ways).await;
+    }
+}
+
+async fn vanish_between([holds, waits]: [&str; 2], ways: &[Way]) {
     let scene = Scene::new();
     let proxy = Proxy::to(scene.server.port());
     let (client, other) = (scene.client_at(proxy.url()).await, scene.client().await);
-    let guard = take(&client, "a").await;
+    let guard = kinds::hold(&client, holds).await.expect("it is free");
     let (token, lost) = (guard.token(), guard.lost());
-    let waiting = tokio::spawn(other.lock("a").lock());
-    until_waiting(&other, "a", 1).await;
+    let waiting = tokio::spawn(kinds::hold(&other, waits));
+    until_waiting(&other, lock_of(waits), 1).await;
     ways.iter().for_each(|&way| proxy.black_hole(way));
     let trusted = now().plus(guard.remaining());
     let reason = soon("the loss", lost).await;

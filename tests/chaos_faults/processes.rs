@@ -4,14 +4,26 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::suite::{info, take, until_waiting};
-use crate::support::kinds::KINDS;
+use crate::support::kinds::{KINDS, READ_WRITE, lock_of};
 use crate::support::proxy::Proxy;
 use crate::support::time::soon;
 use crate::support::worker::{Scene, Worker};
 
-/// Holder and waiter in processes of their own, each with a write to the resource.
+/// Who holds a lock, and who waits for it.
+const PAIRS: [[&str; 2]; 3] = [["a", "a"], ["read x", "write x"], ["write x", "read x"]];
+
+/// With polls that are so far between, 700 ms, that they would by themselves be too late for the end of a lease.
+fn with_rare_polls() -> Scene {
+    let mut scene = Scene::new();
+    scene.pace.claim = 1_400;
+    scene.pace.deadline = 3_000;
+    scene
+}
+
+/// Holder and waiter in processes of their own, each with a write to the resource; a reader shows it its version.
 struct Pair {
     scene: Scene,
+    roles: [&'static str; 2],
     holder: Worker,
     waiter: Worker,
     token: u64,
@@ -19,30 +31,36 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Self {
-        let mut scene = Scene::new();
-        // Polls that are so far between, 700 ms, would by themselves be too late for the end of the lease.
-        scene.pace.claim = 1_400;
-        scene.pace.deadline = 3_000;
+        Self::of(["a", "a"]).await
+    }
+
+    async fn of(roles: [&'static str; 2]) -> Self {
+        let scene = with_rare_polls();
         let (mut holder, mut waiter) = (scene.worker().await, scene.worker().await);
-        let (token, _) = holder.take("a").await;
-        assert_eq!(holder.ask("write a").await, "true");
-        waiter.order("take a");
-        until_waiting(&scene.client().await, "a", 1).await;
-        Self { scene, holder, waiter, token }
+        let (token, _) = holder.take(roles[0]).await;
+        assert_eq!(holder.ask(&format!("write {}", roles[0])).await, "true");
+        waiter.order(&format!("take {}", roles[1]));
+        until_waiting(&scene.client().await, lock_of(roles[1]), 1).await;
+        Self { scene, roles, holder, waiter, token }
     }
 
     /// The waiter gets the lock within what was left of the lease at `since`, and holds it alone.
     async fn next_within(&mut self, left: Duration, since: Moment) {
-        let (token, at) = self.waiter.granted("a").await;
+        let role = self.roles[1];
+        let (token, at) = self.waiter.granted(role).await;
         let took = at.since(since);
         assert!(took <= left + MARGIN, "granted after {took:?}, {left:?} of the lease were left");
         assert!(token > self.token);
-        assert_eq!(self.waiter.ask("write a").await, "true");
+        assert_eq!(self.waiter.ask(&format!("write {role}")).await, "true");
     }
 
-    async fn end(mut self) {
-        assert_eq!(self.waiter.ask("free a").await, "ok");
-        assert_eq!(self.scene.fence.cell("a").refused, 0);
+    async fn end(self) {
+        self.end_with_refused(0).await;
+    }
+
+    async fn end_with_refused(mut self, refused: u64) {
+        assert_eq!(self.waiter.ask(&format!("free {}", self.roles[1])).await, "ok");
+        assert_eq!(self.scene.fence.cell(lock_of(self.roles[1])).refused, refused);
         check_left(&self.scene.server).await;
     }
 }
@@ -50,54 +68,61 @@ impl Pair {
 // `local/state/polls.rs`, `queued_with`: the poll at the end of the lease.
 #[tokio::test]
 async fn a1_a_killed_holder_is_followed_when_its_lease_ends() {
-    let mut pair = Pair::new().await;
-    let (since, left) = (now(), lease_left(&pair.scene.server, "a"));
-    pair.holder.kill();
-    pair.next_within(left, since).await;
-    pair.end().await;
+    for roles in PAIRS {
+        let mut pair = Pair::of(roles).await;
+        let (since, left) = (now(), lease_left(&pair.scene.server, roles[0]));
+        pair.holder.kill();
+        pair.next_within(left, since).await;
+        pair.end().await;
+    }
 }
 
 // `guard.rs`, `is_held`: the clock is read at the call.
 #[tokio::test]
 async fn a2_a_holder_that_was_stopped_beyond_its_lease_knows_it_at_its_first_look() {
-    let mut pair = Pair::new().await;
-    let (since, left) = (now(), lease_left(&pair.scene.server, "a"));
-    pair.holder.signal("STOP");
-    pair.next_within(left, since).await;
-    // How long it is stopped is the subject here.
-    Clock::boot().sleep_until(since.plus(pair.scene.pace.lease() * 2)).await;
-    pair.holder.order("look a");
-    pair.holder.order("write a");
-    pair.holder.signal("CONT");
-    assert_eq!(pair.holder.hear("look a").await, "false");
-    assert_eq!(pair.holder.hear("write a").await, "false", "a stale holder has written");
-    let answer = pair.holder.ask("free a").await;
-    assert!(answer.starts_with("Lost"), "{answer}");
-    assert_eq!(pair.waiter.ask("look a").await, "true", "a stale holder has released its successor");
-    assert_eq!(pair.waiter.ask("free a").await, "ok");
-    assert_eq!(pair.scene.fence.cell("a").refused, 1);
-    check_left(&pair.scene.server).await;
+    for roles in PAIRS {
+        let mut pair = Pair::of(roles).await;
+        let (since, left) = (now(), lease_left(&pair.scene.server, roles[0]));
+        pair.holder.signal("STOP");
+        pair.next_within(left, since).await;
+        // How long it is stopped is the subject here.
+        Clock::boot().sleep_until(since.plus(pair.scene.pace.lease() * 2)).await;
+        let [look, write, free] = ["look", "write", "free"].map(|word| format!("{word} {}", roles[0]));
+        pair.holder.order(&look);
+        pair.holder.order(&write);
+        pair.holder.signal("CONT");
+        assert_eq!(pair.holder.hear(&look).await, "false", "{roles:?}");
+        assert_eq!(pair.holder.hear(&write).await, "false", "a stale holder has written: {roles:?}");
+        let answer = pair.holder.ask(&free).await;
+        assert!(answer.starts_with("Lost"), "{answer}");
+        let still = pair.waiter.ask(&format!("look {}", roles[1])).await;
+        assert_eq!(still, "true", "a stale holder has released its successor: {roles:?}");
+        pair.end_with_refused(1).await;
+    }
 }
 
 // `local/state/grants.rs`, `granted` and `renewed`: `renew_at` is a third of the lease away, and counts from the send.
 #[tokio::test]
 async fn a3_a_holder_that_was_stopped_for_less_than_its_lease_goes_on() {
-    let mut scene = Scene::new();
-    scene.pace.lease = 3_000;
-    let mut holder = scene.worker().await;
-    let (token, _) = holder.take("a").await;
-    let lease = scene.pace.lease();
-    eventually("a renewal", || lease_left(&scene.server, "a") > lease * 97 / 100).await;
-    holder.signal("STOP");
-    // How long it is stopped is the subject here.
-    Clock::boot().sleep(lease * 8 / 10).await;
-    assert!(lease_left(&scene.server, "a") < lease / 4);
-    holder.signal("CONT");
-    eventually("a renewal at once", || lease_left(&scene.server, "a") > lease * 9 / 10).await;
-    assert_eq!(holder.ask("look a").await, "true");
-    assert_eq!(info(&scene.client().await, "a").await.token, Some(token));
-    assert_eq!((holder.ask("free a").await.as_str(), holder.heard("lost")), ("ok", None));
-    check_left(&scene.server).await;
+    for [role, _] in PAIRS {
+        let mut scene = Scene::new();
+        scene.pace.lease = 3_000;
+        let mut holder = scene.worker().await;
+        let (token, _) = holder.take(role).await;
+        let lease = scene.pace.lease();
+        eventually("a renewal", || lease_left(&scene.server, role) > lease * 97 / 100).await;
+        holder.signal("STOP");
+        // How long it is stopped is the subject here.
+        Clock::boot().sleep(lease * 8 / 10).await;
+        assert!(lease_left(&scene.server, role) < lease / 4);
+        holder.signal("CONT");
+        eventually("a renewal at once", || lease_left(&scene.server, role) > lease * 9 / 10).await;
+        assert_eq!(holder.ask(&format!("look {role}")).await, "true");
+        assert_eq!(info(&scene.client().await, lock_of(role)).await.token, Some(token));
+        let freed = holder.ask(&format!("free {role}")).await;
+        assert_eq!((freed.as_str(), holder.heard("lost")), ("ok", None));
+        check_left(&scene.server).await;
+    }
 }
 
 // `local/errands.rs`, `Sent::base`: a validity counts from the send (mutant `ValidityFromReply`).
@@ -131,30 +156,32 @@ async fn a4_a_grant_whose_reply_was_read_after_its_end_is_none() {
 // `lua/lib`, `advance`: an unreachable client's ticket is skipped; without that each dead waiter costs a claim.
 #[tokio::test]
 async fn a7_dead_waiters_cost_the_living_nothing() {
-    for name in KINDS {
-        let (scene, mut holder, mut waiting) = waiters(name, 6).await;
+    for [holds, name] in
+        KINDS.map(|name| [name, name]).into_iter().chain(READ_WRITE.map(|role| ["write x", role]))
+    {
+        let (scene, mut holder, mut waiting) = waiters(holds, name, 6).await;
         let mut living = waiting.pop().expect("six of them");
         waiting.iter_mut().for_each(Worker::kill);
         eventually("the end of their connections", || scene.server.clients().len() == 4).await;
         let since = now();
-        assert_eq!(holder.ask(&format!("free {name}")).await, "ok");
+        assert_eq!(holder.ask(&format!("free {holds}")).await, "ok");
         let (_, at) = living.granted(name).await;
-        assert!(at.since(since) <= MARGIN, "{:?}", at.since(since));
+        assert!(at.since(since) <= MARGIN, "{name}: {:?}", at.since(since));
         assert_eq!(living.ask(&format!("free {name}")).await, "ok");
         check_left(&scene.server).await;
     }
 }
 
 /// A process that holds the lock, and others that wait for it, one behind the other.
-async fn waiters(name: &str, count: u64) -> (Scene, Worker, Vec<Worker>) {
+async fn waiters(holds: &str, waits: &str, count: u64) -> (Scene, Worker, Vec<Worker>) {
     let scene = Scene::new();
     let mut holder = scene.worker().await;
-    holder.take(name).await;
+    holder.take(holds).await;
     let (watcher, mut waiting) = (scene.client().await, Vec::new());
     for count in 1..=count {
         let mut worker = scene.worker().await;
-        worker.order(&format!("take {name}"));
-        until_waiting(&watcher, name, count).await;
+        worker.order(&format!("take {waits}"));
+        until_waiting(&watcher, lock_of(waits), count).await;
         waiting.push(worker);
     }
     watcher.close().await;
@@ -165,7 +192,7 @@ async fn waiters(name: &str, count: u64) -> (Scene, Worker, Vec<Worker>) {
 #[tokio::test]
 async fn a9_a_waiter_that_dies_with_the_lock_on_its_way_costs_its_claim() {
     for name in KINDS {
-        let (scene, mut holder, mut waiting) = waiters(name, 2).await;
+        let (scene, mut holder, mut waiting) = waiters(name, name, 2).await;
         let mut living = waiting.pop().expect("two of them");
         // It has the lock, and cannot hear of it.
         waiting[0].signal("STOP");
@@ -177,6 +204,46 @@ async fn a9_a_waiter_that_dies_with_the_lock_on_its_way_costs_its_claim() {
         let (took, claim) = (at.since(since), scene.pace.claim());
         assert!(took <= claim + MARGIN && took >= claim - millis(50), "{took:?}");
         assert_eq!(living.ask(&format!("free {name}")).await, "ok");
+        check_left(&scene.server).await;
+    }
+}
+
+// `lua/common/renew`: a renewal lengthens its own hold and no other. `local/state/polls.rs`: the poll at the end of the
+// lease.
+#[tokio::test]
+async fn a10_a_dead_reader_counts_until_its_own_lease_ends_and_no_longer() {
+    // Whether the reader beside it reads on until after that.
+    for outlives in [false, true] {
+        let scene = with_rare_polls();
+        let (mut dead, mut living, mut writer) =
+            (scene.worker().await, scene.worker().await, scene.worker().await);
+        let beside = scene.client().await;
+        let (version, _) = dead.take("read x").await;
+        let ticket = info(&beside, "x").await.holds[0].ticket.clone();
+        living.take("read x").await;
+        writer.order("take write x");
+        until_waiting(&beside, "x", 1).await;
+        dead.kill();
+        let since = now();
+        let holds = info(&beside, "x").await.holds;
+        let hold = holds.iter().find(|hold| hold.ticket == ticket).expect("its lease is not over");
+        let mut end = since.plus(millis(hold.left_millis));
+        if outlives {
+            // That others renew for longer than its lease is the subject here.
+            Clock::boot().sleep_until(since.plus(scene.pace.lease() * 2)).await;
+            assert_eq!((living.ask("look read x").await.as_str(), writer.heard("granted")), ("true", None));
+            end = now();
+        }
+        assert_eq!(living.ask("free read x").await, "ok");
+        let (token, at) = writer.granted("write x").await;
+        assert!(at.plus(millis(50)) >= end, "{:?} too early", end.since(at));
+        assert!(at <= end.plus(MARGIN), "{:?} after the last reader", at.since(end));
+        assert!(token > version);
+        assert_eq!(
+            (writer.ask("write write x").await.as_str(), writer.ask("free write x").await.as_str()),
+            ("true", "ok")
+        );
+        drop(beside);
         check_left(&scene.server).await;
     }
 }

@@ -6,6 +6,7 @@ use lockwright::{Client, Guard, LockError};
 
 use super::*;
 use crate::suite::{info, is_busy, is_free, take, timed, until_waiting, wait_for};
+use crate::support::kinds::{self, lock_of};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::time::soon;
 use crate::support::worker::Scene;
@@ -27,17 +28,30 @@ impl Road {
     }
 
     /// Holds a lock over one renewal and releases it, while the next request of the script meets `fate`.
-    async fn turn_under(&self, script: &str, fate: Fate) {
+    async fn turn_under(&self, role: &str, script: &str, fate: Fate) {
         self.proxy.doom(script, fate, 1);
-        let guard = soon("the lock", self.client.lock("a").lock()).await.expect("it is granted");
-        let seen = info(&self.beside, "a").await;
+        let guard = soon("the lock", kinds::hold(&self.client, role)).await.expect("it is granted");
+        let seen = info(&self.beside, lock_of(role)).await;
         assert_eq!((seen.holds.len(), seen.token), (1, Some(guard.token())), "{seen:?}");
         let mut left = guard.remaining();
         eventually("a renewal", || guard.remaining() > std::mem::replace(&mut left, guard.remaining())).await;
         assert!(guard.is_held());
         guard.unlock().await.expect("it was held to the end");
-        assert!(is_free(&info(&self.beside, "a").await));
+        assert!(is_free(&info(&self.beside, lock_of(role)).await));
         assert_eq!(self.proxy.pardon(), 0, "no request met its fate");
+    }
+
+    /// Such turns in each role, and with each of its scripts.
+    async fn turns_under(fate: Fate) {
+        for role in ["a", "read x", "write x"] {
+            // Lost connections in a row make the pauses before new ones longer.
+            let road = Self::new().await;
+            let kind = if role == "a" { "reentrant" } else { "read_write" };
+            for script in [hash(&format!("{kind}/acquire")), renew(), hash(&format!("{kind}/leave"))] {
+                road.turn_under(role, &script, fate).await;
+            }
+            road.end().await;
+        }
     }
 
     async fn end(self) {
@@ -51,21 +65,13 @@ impl Road {
 // `local/errands/`: `ask`, `leave` and `renew` repeat what was not answered.
 #[tokio::test]
 async fn c1_a_lost_request_is_sent_again() {
-    let road = Road::new().await;
-    for script in [acquire(), renew(), leave()] {
-        road.turn_under(&script, Fate::Lost).await;
-    }
-    road.end().await;
+    Road::turns_under(Fate::Lost).await;
 }
 
-// `lua/reentrant/acquire`: "`K` holds my ticket"; without it the second sending waits for the first one's hold.
+// `lua/*/acquire`: "`K` holds my ticket"; without it the second sending waits for the first one's hold.
 #[tokio::test]
 async fn c2_a_lost_reply_is_not_counted_twice() {
-    let road = Road::new().await;
-    for script in [acquire(), renew(), leave()] {
-        road.turn_under(&script, Fate::ReplyCut(0)).await;
-    }
-    road.end().await;
+    Road::turns_under(Fate::ReplyCut(0)).await;
 }
 
 // As C2, and `wire/fred.rs`, `discard`: a new connection begins with an empty decoder.

@@ -9,7 +9,7 @@ use lockwright::{Client, Owner, UnlockError};
 
 use super::{connect, leftovers, quick, works};
 use crate::suite::{is_busy, pass, take, until_waiting, wait_for};
-use crate::support::kinds::{self, KINDS};
+use crate::support::kinds::{self, KINDS, READ_WRITE, lock_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::Server;
 use crate::support::time::{eventually, soon};
@@ -51,23 +51,28 @@ async fn gone_after(server: &Server, round_trip: Duration, what: &str) {
     assert!(took < limit, "{what}: {took:?}");
 }
 
+/// A reentrant lock, and a reader and a writer.
+fn roles() -> impl Iterator<Item = &'static str> {
+    std::iter::once("x").chain(READ_WRITE)
+}
+
 /// Fails without `Wait` in `acquire`, or where a lane that is deserted is not left.
 #[tokio::test]
 async fn b1_a_lock_that_is_dropped_after_any_poll_leaves_nothing() {
     let server = Server::start();
-    for delay in [0, 5].map(Duration::from_millis) {
+    for (role, delay) in roles().flat_map(|role| [0, 5].map(|delay| (role, Duration::from_millis(delay)))) {
         let proxy = Proxy::to(server.port());
         let client = quick(&proxy.url()).connect().await.expect("the server is there");
-        works(&client, "x").await;
+        works(&client, "other").await;
         proxy.delay(delay);
         // Each way takes the delay.
         let round_trip = delay * 2;
         let mut finished = 0;
         for polls in 0..6 {
             for after in [Duration::ZERO, delay, round_trip, round_trip * 2] {
-                let what = format!("the end of a lock that was polled {polls} times, {delay:?}, {after:?}");
-                let mut lock = Box::pin(client.lock("x").lock());
-                let output = soon("the polls", at_most(polls, lock.as_mut())).await;
+                let what = format!("the end of {role} that was polled {polls} times, {delay:?}, {after:?}");
+                let mut lock = kinds::hold(&client, role);
+                let output = soon("the polls", at_most(polls, &mut lock)).await;
                 if output.is_none() {
                     // Answers may come before it is dropped, and after.
                     pass(after).await;
@@ -79,7 +84,7 @@ async fn b1_a_lock_that_is_dropped_after_any_poll_leaves_nothing() {
                 gone_after(&server, round_trip, &what).await;
             }
         }
-        assert!(finished > 0, "no lock was ever acquired");
+        assert!(finished > 0, "{role} was never acquired");
     }
 }
 
@@ -125,15 +130,54 @@ async fn b2_a_queued_lock_that_is_dropped_leaves_the_queue_to_the_others() {
     }
 }
 
+/// As B2. A writer that waits no longer lets the readers in whom it held up.
+#[tokio::test]
+async fn b2_a_reader_or_writer_that_is_dropped_leaves_the_queue_to_the_others() {
+    let server = Server::start();
+    let (holder, cancelling, other) =
+        (connect(&server).await, connect(&server).await, connect(&server).await);
+    for (holds, dropped, next) in
+        [("write x", "read x", "write x"), ("write x", "write x", "read x"), ("read x", "write x", "write x")]
+    {
+        let guard = kinds::hold(&holder, holds).await.expect("it is free");
+        let dropped = tokio::spawn(kinds::hold(&cancelling, dropped));
+        until_waiting(&holder, "x", 1).await;
+        let waiting = tokio::spawn(kinds::hold(&other, next));
+        until_waiting(&holder, "x", 2).await;
+        dropped.abort();
+        until_waiting(&holder, "x", 1).await;
+        guard.unlock().await.expect("it is held");
+        let guard = soon("the next in the queue", waiting).await.expect("no panic").expect("it is granted");
+        assert!(guard.is_held());
+        drop(guard);
+        gone_after(&server, Duration::ZERO, "the queue").await;
+    }
+    let reader = kinds::hold(&holder, "read x").await.expect("it is free");
+    for polls in 1..4 {
+        let mut writing = kinds::hold(&cancelling, "write x");
+        assert!(soon("the polls", at_most(polls, &mut writing)).await.is_none(), "written while it is read");
+        until_waiting(&holder, "x", 1).await;
+        let reading = tokio::spawn(kinds::hold(&other, "read x"));
+        until_waiting(&holder, "x", 2).await;
+        drop(writing);
+        let beside =
+            soon("the read behind the writer", reading).await.expect("no panic").expect("it is granted");
+        assert!(reader.is_held() && beside.is_held());
+        beside.unlock().await.expect("it is held");
+    }
+    reader.unlock().await.expect("it is held");
+    gone_after(&server, Duration::ZERO, "the reads").await;
+}
+
 /// Fails where `unlock` owns its command.
 #[tokio::test]
 async fn b3_an_unlock_that_is_dropped_after_any_poll_releases() {
     let server = Server::start();
     let client = connect(&server).await;
-    for polls in 0..4 {
-        let guard = take(&client, "x").await;
+    for (role, polls) in roles().flat_map(|role| (0..4).map(move |polls| (role, polls))) {
+        let guard = kinds::hold(&client, role).await.expect("it is free");
         drop(at_most(polls, guard.unlock()).await);
-        gone_after(&server, Duration::ZERO, "the hold").await;
+        gone_after(&server, Duration::ZERO, role).await;
     }
 }
 
@@ -164,21 +208,21 @@ async fn c2_a_release_whose_answer_is_lost_is_a_release() {
 #[tokio::test]
 async fn b4_an_extension_that_is_dropped_counts_as_the_shorter() {
     let server = Server::start();
-    let client = connect(&server).await;
     let lease = lockwright::Lease::renewed(Duration::from_secs(10));
-    for polls in 0..4 {
-        let guard = client.lock("x").with_lease(lease).lock().await.expect("it is free");
+    let client = quick(&server.url()).lease(lease).connect().await.expect("the server is there");
+    for (role, polls) in roles().flat_map(|role| (0..4).map(move |polls| (role, polls))) {
+        let guard = kinds::hold(&client, role).await.expect("it is free");
         let extended = at_most(polls, guard.extend(Duration::from_secs(60))).await;
         let left = guard.remaining();
-        let at_server = server.connection().ok(&["PTTL", "lw:{x}"]).int();
+        let at_server = server.connection().ok(&["PTTL", &format!("lw:{{{}}}", lock_of(role))]).int();
         // The guard never trusts more than the server gives.
         assert!(left <= Duration::from_millis(at_server.unsigned_abs()), "{left:?} of {at_server} ms");
         if extended.is_none() && polls == 0 {
             assert!(left < Duration::from_secs(10), "{left:?}");
         }
         guard.unlock().await.expect("it is held");
+        gone_after(&server, Duration::ZERO, role).await;
     }
-    gone_after(&server, Duration::ZERO, "the holds").await;
 }
 
 /// Fails where each drop costs a ticket that lives on: in the queue, in the books or in the server's memory.

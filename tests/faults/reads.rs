@@ -1,8 +1,9 @@
 //! Reads that are kept, where nobody could ask for them or another server answers.
 
-use lockwright::Lease;
+use lockwright::{Lease, Owner};
 
 use super::*;
+use crate::suite::{info, timed, until_waiting};
 use crate::support::time::eventually;
 
 async fn is_held(client: &Client) -> bool {
@@ -50,4 +51,47 @@ async fn a_client_that_meets_another_server_reads_anew() {
     // Of one server stamps stay the same.
     let again = soon("the read", cached.read()).await.expect("nobody writes");
     assert_eq!(again.stamp(), reader.stamp());
+}
+
+/// Fails where an owner that reads queues to write: behind its own read, for ever.
+#[tokio::test]
+async fn b20_a_reader_that_asks_to_write_is_refused_and_reads_on() {
+    let server = Server::start();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let owner = Owner::new();
+    let lock = one.rw_lock("a").with_owner(&owner);
+    for others_wait in [false, true] {
+        let reader = lock.read().await.expect("nobody writes");
+        let waiting = others_wait.then(|| tokio::spawn(other.rw_lock("a").write()));
+        let count = u64::from(others_wait);
+        until_waiting(&one, "a", count).await;
+        // From this client and from another one, by the handle and by the scope.
+        let there = other.rw_lock("a").with_owner(&owner);
+        for lock in [&lock, &there] {
+            let answers = [
+                timed("an answer", lock.try_write()).await,
+                timed("an answer", lock.try_write_for(PATIENCE * 10)).await,
+                timed("an answer", async { lock.write().await.map(Some) }).await,
+                timed("an answer", owner.scope(async { one.rw_lock("a").write().await.map(Some) })).await,
+            ];
+            for (took, answer) in answers {
+                assert_eq!(answer.err(), Some(LockError::WouldDeadlock));
+                assert!(took < MARGIN, "{took:?}");
+            }
+        }
+        let seen = info(&other, "a").await;
+        assert_eq!((seen.holds.len(), seen.waiting_count), (1, count), "the refused have left a place");
+        assert!(reader.is_held());
+        reader.unlock().await.expect("it is held");
+        if let Some(waiting) = waiting {
+            drop(soon("the write", waiting).await.expect("no panic").expect("it is granted"));
+        }
+        soon("the owner's write", lock.write())
+            .await
+            .expect("it is granted")
+            .unlock()
+            .await
+            .expect("it is held");
+    }
+    assert!(leftovers(&mut server.connection()).is_empty());
 }

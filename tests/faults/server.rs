@@ -222,22 +222,29 @@ async fn d23_a_restart_that_loses_the_last_second_repeats_no_token() {
 /// Fails where the renewal does not tell of a hold that is gone, or waiters trust in a message alone.
 #[tokio::test]
 async fn d24_a_flush_is_found_out_and_waiters_go_on() {
-    for (flush, name) in [("FLUSHALL", "x"), ("FLUSHDB", "x"), ("FLUSHALL", "fair x")] {
+    for (flush, name, waits) in [
+        ("FLUSHALL", "x", "x"),
+        ("FLUSHDB", "x", "x"),
+        ("FLUSHALL", "fair x", "fair x"),
+        ("FLUSHALL", "read x", "write x"),
+        ("FLUSHALL", "write x", "read x"),
+    ] {
+        let lock = kinds::lock_of(name);
         let server = Server::start();
         let (client, other) = (holder(&server).await, connect(&server).await);
-        let guard = take(&client, name).await;
-        let waiting = tokio::spawn(kinds::lock(&other, name));
-        until_waiting(&client, name, 1).await;
-        // Of the same client; the fair lock keeps their order.
-        let behind = tokio::spawn(kinds::lock(&other, name));
-        if kinds::is_fair(name) {
-            until_waiting(&client, name, 2).await;
+        let guard = kinds::hold(&client, name).await.expect("it is free");
+        let waiting = tokio::spawn(kinds::hold(&other, waits));
+        until_waiting(&client, lock, 1).await;
+        // Of the same client, to hold it alone; where each has a ticket their order is kept.
+        let behind = tokio::spawn(kinds::hold(&other, if name == waits { name } else { "write x" }));
+        if name != "x" {
+            until_waiting(&client, lock, 2).await;
         }
         server.connection().ok(&[flush]);
-        let (took, next) = timed("the next", waiting).await;
+        let (took, next) = timed(&format!("the next after {name}"), waiting).await;
         let next = next.expect("no panic").expect("it is granted");
         // One poll is half a claim.
-        assert!(took < CLAIM / 2 + MARGIN, "{flush}: {took:?}");
+        assert!(took < CLAIM / 2 + MARGIN, "{flush}, {name}: {took:?}");
         assert!(next.token() > guard.token());
         let (took, reason) = timed("the loss", guard.lost()).await;
         assert_eq!(reason, LossReason::GoneAtServer);

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lockwright::internals::clock::{Clock, Moment};
-use lockwright::{Client, ClientBuilder, Guard, Lease};
+use lockwright::{Client, ClientBuilder, Lease};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::fence::Writer;
-use super::kinds;
+use super::kinds::{self, AnyGuard};
 use super::server::{Server, signal};
 use super::time::soon;
 
@@ -170,7 +170,7 @@ impl Worker {
         (numbers[0], Moment::from_nanos(numbers[1]))
     }
 
-    /// Takes a lock, whenever it comes free.
+    /// Takes a lock in a [role](kinds), whenever it comes free.
     pub async fn take(&mut self, name: &str) -> (u64, Moment) {
         self.order(&format!("take {name}"));
         self.granted(name).await
@@ -221,7 +221,7 @@ pub fn orders() -> mpsc::UnboundedReceiver<String> {
     orders
 }
 
-type Guards = Arc<Mutex<BTreeMap<String, Guard>>>;
+type Guards = Arc<Mutex<BTreeMap<String, AnyGuard>>>;
 
 /// Does what it is told, where this process is a worker.
 pub fn work() {
@@ -274,7 +274,10 @@ impl Desk {
                 let guard = guards.get(name)?;
                 return match word {
                     "look" => Some(guard.is_held().to_string()),
-                    "write" => Some(Writer::to(self.fence).write(name, guard.token()).to_string()),
+                    "write" => {
+                        let mut fence = Writer::to(self.fence);
+                        Some(fence.write(kinds::lock_of(name), guard.token()).to_string())
+                    }
                     other => panic!("no order: {other}"),
                 };
             }
@@ -349,7 +352,7 @@ impl Desk {
 }
 
 async fn take(client: Client, guards: Guards, name: String) {
-    match kinds::lock(&client, &name).await {
+    match kinds::hold(&client, &name).await {
         Ok(guard) => {
             let (token, lost) = (guard.token(), guard.lost());
             guards.lock().unwrap().insert(name.clone(), guard);
