@@ -9,6 +9,7 @@
 //! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
 //! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
 //! | `tether.rs` | what handles, guards and waiters have of their client |
+//! | `fixture.rs` | books for the tests and the models |
 //!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
@@ -19,6 +20,8 @@
 
 mod books;
 mod errands;
+#[cfg(any(test, lockwright_loom))]
+mod fixture;
 mod gate;
 mod lane;
 mod outbox;
@@ -51,6 +54,7 @@ pub use tether::{Downgraded, Tether};
 #[cfg(lockwright_loom)]
 pub mod parts {
     pub use super::books::{Books, Surroundings};
+    pub use super::fixture;
     pub use super::gate::Gate;
     pub use super::lane::{HoldRef, LockRef, Request};
     pub use super::outbox::{Due, Errand};

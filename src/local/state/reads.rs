@@ -65,41 +65,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::chance::Chance;
-    use crate::lease::Lease;
-    use crate::local::lane::{HoldRef, LockRef, Request};
+    use crate::local::fixture::{self, state};
+    use crate::local::lane::{HoldRef, Request};
     use crate::local::outbox::Errand;
-    use crate::local::state::{Entered, Spans};
-    use crate::name::{LockKeys, Namespace};
+    use crate::local::state::Entered;
     use crate::scripts::{Granted, Kind, Mode};
-    use crate::ticket::{ClientId, Tickets};
 
     const NOW: Moment = Moment::ORIGIN;
 
-    fn state() -> State {
-        let second = Duration::from_secs(1);
-        let spans = Spans {
-            claim: second * 3,
-            client_deadline: second * 10,
-            command_timeout: second,
-            unavailable_after: second * 10,
-            cache_idle: second * 60,
-        };
-        State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), NOW)
-    }
-
     fn request(keep: bool) -> Request {
-        let keys = LockKeys::new(&Namespace::default(), "a").expect("it is a name");
-        Request {
-            lock: LockRef { kind: Kind::ReadWrite, keys },
-            mode: Mode::Read,
-            owner: None,
-            lease: Lease::default(),
-            max_hold: None,
-            label: None,
-            waits: true,
-            keep,
-        }
+        Request { keep, ..fixture::request(Kind::ReadWrite, Mode::Read) }
     }
 
     /// A reader that waits for the server's answer.
