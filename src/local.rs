@@ -13,7 +13,8 @@
 //!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
-//! the courier inside the section, so their order is the order of the events. Whatever is the user's code runs outside
+//! the courier inside the section, so their order is the order of the events, and a closing finds each one either still
+//! to come, and refuses it, or with the courier, which carries it through. Whatever is the user's code runs outside
 //! it: wakers are cloned before it, and woken and dropped behind it, as are log lines written. (A waker that is dropped
 //! may be the last that keeps its task, and the task may have a guard: its release would wait for the section in
 //! which it is dropped.)

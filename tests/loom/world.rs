@@ -24,6 +24,7 @@ pub enum Sent {
     Ask,
     Leave(Ticket),
     Renew(Vec<Due>),
+    Other,
 }
 
 /// One client's books, and the world as one thread of the model sees it.
@@ -45,6 +46,7 @@ impl Surroundings for World {
             Errand::Ask { .. } => Sent::Ask,
             Errand::Leave(departure) => Sent::Leave(departure.ticket),
             Errand::Renew(due) => Sent::Renew(due),
+            Errand::Extend { .. } | Errand::Downgrade { .. } => Sent::Other,
         };
         self.sent.lock().expect("no thread panics").push(sent);
     }
