@@ -58,12 +58,12 @@ pub struct HoldRef {
 impl HoldRef {
     /// Lets a reader in beside others, without the books. With `kept` only where the hold stays when nobody is inside.
     pub fn admit(&self, kept: bool, now: Moment) -> bool {
-        !self.hold.remaining(now).is_zero() && self.gate.as_ref().is_some_and(|gate| gate.enter(kept, now))
+        !self.hold.remaining(now).is_zero() && self.gate.as_ref().is_some_and(|gate| gate.enter(kept))
     }
 
-    /// A guard is gone. Returns whether the books must be told.
-    pub fn leave(&self) -> bool {
-        self.gate.as_ref().is_none_or(Gate::leave)
+    /// A guard is gone, at the time that `now` tells. Returns whether the books must be told.
+    pub fn leave(&self, now: impl FnOnce() -> Moment) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.leave(now))
     }
 }
 
@@ -201,10 +201,10 @@ const WORTH_PASSING: Duration = Duration::from_millis(50);
 
 impl Held {
     /// One more guard of this hold.
-    pub fn admit(&mut self, now: Moment) {
+    pub fn admit(&mut self) {
         match &self.hold.gate {
             // Closing one is an event of the books, after which nobody is let in there.
-            Some(gate) => assert!(gate.enter(false, now), "the gate of a shared hold is open"),
+            Some(gate) => assert!(gate.enter(false), "the gate of a shared hold is open"),
             None => self.guards += 1,
         }
     }

@@ -38,14 +38,14 @@ impl Tether {
 
     /// Releases a hold without waiting for the answer.
     pub fn release(&self, held: &HoldRef) {
-        if !held.leave() {
+        if !held.leave(|| self.now()) {
             return;
         }
         self.0.with(|state, now, out| state.release(held, None, now, out));
     }
 
     pub async fn unlock(&self, held: &HoldRef) -> Result<(), UnlockError> {
-        if !held.leave() {
+        if !held.leave(|| self.now()) {
             return match held.hold.remaining(self.now()).is_zero() {
                 true => Err(UnlockError::Lost(held.hold.reason().unwrap_or(LossReason::Expired))),
                 false => Ok(()),

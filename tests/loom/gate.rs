@@ -16,17 +16,17 @@ models! {
 fn the_end_of_a_hold_that_was_kept_is_told() {
     let gate = Arc::new(Gate::new());
     gate.keep(Moment::ORIGIN);
-    assert!(gate.enter(true, Moment::ORIGIN));
+    assert!(gate.enter(true));
     let last = thread::spawn({
         let gate = gate.clone();
-        move || gate.leave()
+        move || gate.leave(|| Moment::ORIGIN)
     });
     let late = thread::spawn({
         let gate = gate.clone();
-        move || gate.enter(true, Moment::ORIGIN) && gate.leave()
+        move || gate.enter(true) && gate.leave(|| Moment::ORIGIN)
     });
     let told = gate.close();
     let told = [told, last.join().expect("no panic"), late.join().expect("no panic")];
     assert!(told.contains(&true), "nobody tells");
-    assert!(!gate.enter(true, Moment::ORIGIN) && gate.close_if_empty());
+    assert!(!gate.enter(true) && gate.close_if_empty());
 }

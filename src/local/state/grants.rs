@@ -115,7 +115,7 @@ impl State {
         let lane = self.lanes.get_mut(&id).expect("it was there above");
         let keep = lane.request.keep;
         lane.phase = Phase::Held(held);
-        self.let_in(id, now, out);
+        self.let_in(id, out);
         if !mutant::is(Mutant::ArmedLate) {
             self.schedule(id, out);
         }
@@ -142,12 +142,12 @@ impl State {
 
     /// Gives the hold to the first waiter; to all of them where they are one owner, or readers. Tries that came
     /// meanwhile see it held.
-    pub(super) fn let_in(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+    pub(super) fn let_in(&mut self, id: LaneId, out: &mut Outbox) {
         let lane = self.lanes.get_mut(&id).expect("the caller has it");
         let all = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         while let Some((waiter, entry)) = lane.waiters.pop_first() {
             let held = lane.held().expect("the caller made it held");
-            held.admit(now);
+            held.admit();
             held.task = entry.task;
             self.outcomes.insert(waiter, Ok(Some(held.hold.clone())));
             out.wakers.extend(entry.waker);

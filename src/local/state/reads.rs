@@ -111,7 +111,7 @@ mod tests {
         // The next reader has a ticket of its own, and the one inside gives its back.
         assert_ne!(wait(&mut state, &mut out), id);
         assert_eq!(leavings(&out), 0);
-        assert!(held.leave());
+        assert!(held.leave(|| NOW));
         let _ = state.release(&held, None, NOW, &mut out);
         assert_eq!(leavings(&out), 1);
     }
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(wait(&mut state, &mut out), id);
         let held = grant(&mut state, id, true, &mut out);
         assert!(!held.admit(false, NOW) && state.reenter(&request(false), NOW, &mut out).is_none());
-        assert!(!held.leave() && held.leave());
+        assert!(!held.leave(|| NOW) && held.leave(|| NOW));
         let _ = state.release(&held, None, NOW, &mut out);
         assert_eq!((leavings(&out), state.lanes.len()), (1, 0));
     }
@@ -134,11 +134,11 @@ mod tests {
         let id = wait(&mut state, &mut out);
         let held = grant(&mut state, id, false, &mut out);
         assert!(state.reenter(&request(true), NOW, &mut out).is_some());
-        assert!(!held.leave() && !held.leave(), "it is kept");
+        assert!(!held.leave(|| NOW) && !held.leave(|| NOW), "it is kept");
         let after = |seconds| NOW.plus(Duration::from_secs(seconds));
         out.errands.clear();
-        // Somebody reads in between.
-        assert!(held.admit(true, after(25)) && !held.leave());
+        // Somebody reads in between, for long: it is not idle before that one is out.
+        assert!(held.admit(true, after(2)) && !held.leave(|| after(25)));
         for second in (0..=84).step_by(6) {
             state.renew_due(after(second), &mut out);
             for due in out.errands.drain(..) {

@@ -54,7 +54,7 @@ impl State {
             let trusted = books.trusted;
             let hold = lane.new_hold(id, token, trusted, self.servers);
             lane.held().expect("it was held above").hold = hold;
-            self.let_in(id, now, out);
+            self.let_in(id, out);
             return Released::Locally;
         }
         self.give_back(id, done, now, out);
