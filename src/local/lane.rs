@@ -181,7 +181,8 @@ pub struct Held {
     pub due: Moment,
     /// Since when somebody else is known to wait.
     pub contended: Option<Moment>,
-    /// The task that acquired it.
+    /// The task that acquired it, where that is known: not of a hold that has, or had, several guards. (Which of them are
+    /// gone nobody notes, and the last task let in may have none any more.)
     pub task: Option<tokio::task::Id>,
 }
 
@@ -200,12 +201,15 @@ const CONTENDED_TURN: Duration = Duration::from_millis(10);
 const WORTH_PASSING: Duration = Duration::from_millis(50);
 
 impl Held {
-    /// One more guard of this hold.
-    pub fn admit(&mut self) {
+    /// One more guard of this hold, acquired by `task`.
+    pub fn admit(&mut self, task: Option<tokio::task::Id>) {
         match &self.hold.gate {
             // Closing one is an event of the books, after which nobody is let in there.
             Some(gate) => assert!(gate.enter(false), "the gate of a shared hold is open"),
-            None => self.guards += 1,
+            None => {
+                self.guards += 1;
+                self.task = task.filter(|_| self.guards == 1);
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Report {
         token: u64,
         reason: LossReason,
     },
+    /// A task has waited for one lease for a lock whose only guard it has acquired. It is innocent where it has given that
+    /// guard to another task; where readers share the hold, or an owner has it more than once, nothing is said.
     WaitsForItself,
     Unreadable,
 }
@@ -46,8 +48,8 @@ impl Report {
             Self::Lost { token, reason } => tracing::warn!(token, %reason, "a lock was lost"),
             Self::Unreadable => tracing::debug!("a message that is none of ours was ignored"),
             Self::WaitsForItself => tracing::warn!(
-                "a task has waited for one lease for a lock that it holds itself; to re-enter, run both \
-                 acquisitions in one `Owner::scope`"
+                "a task has waited for one lease for a lock that it has acquired itself, and that is still held; to \
+                 re-enter, run both acquisitions in one `Owner::scope`"
             ),
         }
     }

@@ -147,8 +147,7 @@ impl State {
         let all = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         while let Some((waiter, entry)) = lane.waiters.pop_first() {
             let held = lane.held().expect("the caller made it held");
-            held.admit();
-            held.task = entry.task;
+            held.admit(entry.task);
             self.outcomes.insert(waiter, Ok(Some(held.hold.clone())));
             out.wakers.extend(entry.waker);
             if !all {

@@ -103,7 +103,7 @@ impl State {
         let shares = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         match &mut lane.phase {
             Phase::Held(held) if shares => {
-                held.admit();
+                held.admit(None);
                 let held = held.hold.clone();
                 if request.keep {
                     self.keep(id, now, out);
