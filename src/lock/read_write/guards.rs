@@ -119,7 +119,8 @@ impl WriteGuard {
     }
 
     /// Goes on as a reader, without a moment in which somebody else could write: what was written can be read back, while
-    /// other readers enter. Where the owner has further writes, those stay.
+    /// other readers enter. Where the owner has further writes, those stay. What is left of a [fixed](crate::Lease::fixed)
+    /// lease, or of `max_hold`, is the read's: it ends no later than the write would have.
     ///
     /// # Errors
     /// See [`DowngradeError`]. Nothing is held then, neither the write nor a read.
