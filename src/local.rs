@@ -11,6 +11,15 @@
 //! | `tether.rs` | what handles, guards and waiters have of their client |
 //! | `fixture.rs` | books for the tests and the models |
 //!
+//! What one has of a hold:
+//!
+//! | type | who has it | what it knows |
+//! |---|---|---|
+//! | `Hold` (`guard.rs`) | one for each grant, in its `HoldRef` | the token; until when it is trusted; why it was lost, and who waits to hear that |
+//! | `HoldRef` | the books, the guards, whoever waits for its loss | a `Hold`, and where that stands: lock, ticket, lane; the gate of readers |
+//! | `Held` | the books, in the lane | what is decided in a section: how many guards, when to renew, the limits, who waits |
+//! | `Grip` (`guard.rs`) | one for each guard | a `HoldRef` and the client; it gives the guard's share back when it is dropped |
+//!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
 //! the courier inside the section, so their order is the order of the events, and a closing finds each one either still
