@@ -31,7 +31,7 @@
 mod books;
 mod errands;
 #[cfg(any(test, lockwright_loom))]
-mod fixture;
+pub mod fixture;
 mod gate;
 mod lane;
 mod outbox;
