@@ -75,6 +75,13 @@ impl Gate {
 
     /// Closes the gate if nobody is inside. Returns whether it is closed, with nobody inside.
     pub fn close_if_empty(&self) -> bool {
+        if mutant::is(Mutant::EmptiedApart) {
+            let is_empty = self.inside() == 0;
+            if is_empty {
+                self.word.fetch_or(CLOSED, Ordering::AcqRel);
+            }
+            return is_empty;
+        }
         let mut word = self.word.load(Ordering::Relaxed);
         while word & !FLAGS == 0 {
             match self.word.compare_exchange_weak(word, word | CLOSED, Ordering::AcqRel, Ordering::Relaxed) {
