@@ -15,7 +15,7 @@ use super::Local;
 use super::outbox::Errand;
 use super::state::{Sample, State};
 use crate::backend::fault::{Verdict, judge};
-use crate::backend::{Answer, Failure, Pending, Value};
+use crate::backend::{Answer, Epoch, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::mutant::{self, Mutant};
@@ -49,6 +49,11 @@ struct Sent {
 }
 
 impl Sent {
+    /// From when on what it grants counts, and which connection has brought it.
+    fn source(&self) -> (Moment, Epoch) {
+        (self.base(), self.answer.epoch)
+    }
+
     /// From when on a validity counts.
     fn base(&self) -> Moment {
         if mutant::is(Mutant::ValidityFromReply) { self.answer.received } else { self.answer.sent }

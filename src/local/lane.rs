@@ -49,8 +49,9 @@ pub struct HoldRef {
     pub ticket: Ticket,
     pub owner: Option<OwnerId>,
     pub hold: Hold,
-    /// How many servers the client had met when it was granted.
-    pub servers: u64,
+    /// How many servers the client had met when it was granted; `None` where the answer came by another connection than
+    /// the one that the books know of, and so perhaps from another server.
+    pub servers: Option<u64>,
     /// Through which its guards come and go without the books; a hold without one has its guards counted there.
     pub gate: Option<Gate>,
 }
@@ -267,7 +268,7 @@ impl Lane {
         }
     }
 
-    pub fn new_hold(&self, id: LaneId, token: u64, trusted: Moment, servers: u64) -> Arc<HoldRef> {
+    pub fn new_hold(&self, id: LaneId, token: u64, trusted: Moment, servers: Option<u64>) -> Arc<HoldRef> {
         Arc::new(HoldRef {
             lane: id,
             lock: self.request.lock.clone(),

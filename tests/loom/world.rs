@@ -89,7 +89,7 @@ impl World {
     pub fn grant(&self, wait: WaiterRef) {
         let left_millis = LEASE.as_millis().try_into().expect("it is short");
         let granted = Granted { token: 10, left_millis, waiting: false };
-        self.books.with(self, |state, now, out| state.granted(wait.lane, &granted, now, now, out));
+        self.books.with(self, |state, now, out| state.granted(wait.lane, &granted, (now, 0), now, out));
     }
 
     /// What a wait has brought by now.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::State;
 use super::waits::WaiterRef;
+use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::LossReason;
 use crate::lease::Lease;
@@ -85,7 +86,7 @@ impl State {
         &mut self,
         work: &Downgrading,
         granted: &Granted,
-        sent: Moment,
+        sent: (Moment, Epoch),
         now: Moment,
         out: &mut Outbox,
     ) -> Option<Arc<HoldRef>> {

@@ -20,6 +20,7 @@ struct Grant {
     trusted: Moment,
     base: Moment,
     renew: Moment,
+    epoch: Epoch,
 }
 
 /// What a message says of a grant.
@@ -36,8 +37,15 @@ pub struct MessageGrant {
 const LATE_GRANTS: u32 = 3;
 
 impl State {
-    /// The server answered an asking, sent at `sent`: the ticket is a hold.
-    pub fn granted(&mut self, id: LaneId, granted: &Granted, sent: Moment, now: Moment, out: &mut Outbox) {
+    /// The server answered an asking, sent at `sent`, by the connection of `epoch`: the ticket is a hold.
+    pub fn granted(
+        &mut self,
+        id: LaneId,
+        granted: &Granted,
+        (sent, epoch): (Moment, Epoch),
+        now: Moment,
+        out: &mut Outbox,
+    ) {
         let left = Duration::from_millis(granted.left_millis);
         let trusted = trusted_until(sent, left);
         let lane = &self.lanes[&id];
@@ -45,7 +53,7 @@ impl State {
         let renew = sent.plus(left.min(length) / 3);
         self.grant(
             id,
-            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew },
+            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew, epoch },
             now,
             out,
         );
@@ -75,7 +83,14 @@ impl State {
         let renew = now.plus(claim / 3);
         self.grant(
             id,
-            Grant { token: message.token, waiting: message.waiting, trusted, base, renew },
+            Grant {
+                token: message.token,
+                waiting: message.waiting,
+                trusted,
+                base,
+                renew,
+                epoch: message.epoch,
+            },
             now,
             out,
         );
@@ -92,13 +107,14 @@ impl State {
         if trusted <= now {
             return self.granted_too_late(id, now, out);
         }
+        let servers = (grant.epoch == self.epoch).then_some(self.servers);
         let waiting = grant.waiting || lane.waiting().is_some_and(|waiting| waiting.contended);
         let confirmed = !lease.is_renewed() && grant.trusted >= fixed_end;
         let mut block = TokenBlock::new(grant.token, lane.attempt.block);
         // A read mints none: it shows the last one.
         let token = block.take().unwrap_or(grant.token);
         let held = Held {
-            hold: lane.new_hold(id, token, trusted, self.servers),
+            hold: lane.new_hold(id, token, trusted, servers),
             guards: 0,
             block,
             trusted,

@@ -142,7 +142,7 @@ mod tests {
         let speed = |state: &State, id| (state.poll_interval(id), state.poll_timeout(id));
         assert_eq!(speed(&state, one), (short / 2, short / 4));
         let granted = Granted { token: 1, left_millis: 400, waiting: false };
-        state.granted(holder, &granted, Moment::ORIGIN, Moment::ORIGIN, &mut out);
+        state.granted(holder, &granted, (Moment::ORIGIN, 0), Moment::ORIGIN, &mut out);
         assert_eq!(speed(&state, one), (CLAIM / 2, CLAIM / 4));
         enter(&mut state, short, &mut out);
         assert_eq!(speed(&state, one), (short / 2, short / 4));

@@ -87,7 +87,7 @@ mod tests {
 
     fn grant(state: &mut State, id: LaneId, waiting: bool, out: &mut Outbox) -> Arc<HoldRef> {
         let granted = Granted { token: 1, left_millis: 30_000, waiting };
-        state.granted(id, &granted, NOW, NOW, out);
+        state.granted(id, &granted, (NOW, 0), NOW, out);
         match &state.lanes[&id].phase {
             Phase::Held(held) => held.hold.clone(),
             Phase::Waiting(_) => panic!("it was granted"),
@@ -126,6 +126,19 @@ mod tests {
         assert!(!held.leave(|| NOW) && held.leave(|| NOW));
         let _ = state.release(&held, None, NOW, &mut out);
         assert_eq!((leavings(&out), state.lanes.len()), (1, 0));
+    }
+
+    /// A server that has lost a write may show an old version again: its stamp would be that of the one before it.
+    #[test]
+    fn a_grant_of_a_connection_that_is_not_known_is_of_no_known_server() {
+        for (epoch, servers) in [(0, Some(0)), (1, None)] {
+            let (mut state, mut out) = (state(), Outbox::default());
+            let id = wait(&mut state, &mut out);
+            let granted = Granted { token: 1, left_millis: 30_000, waiting: false };
+            state.granted(id, &granted, (NOW, epoch), NOW, &mut out);
+            let held = state.lanes.get_mut(&id).and_then(Lane::held).expect("it was granted");
+            assert_eq!(held.hold.servers, servers);
+        }
     }
 
     #[test]

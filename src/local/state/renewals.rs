@@ -205,7 +205,7 @@ mod tests {
 
     fn granted(state: &mut State, wait: WaiterRef, out: &mut Outbox) -> Arc<HoldRef> {
         let granted = Granted { token: 1, left_millis: 30_000, waiting: false };
-        state.granted(wait.lane, &granted, Moment::ORIGIN, Moment::ORIGIN, out);
+        state.granted(wait.lane, &granted, (Moment::ORIGIN, 0), Moment::ORIGIN, out);
         state.take_outcome(wait).expect("it is settled").expect("no fault").expect("it is let in")
     }
 
