@@ -186,8 +186,19 @@ impl Grip {
             }
             // Cancelled or not, this guard's share of the write ends here.
             Ok(Downgraded::Within(request)) => {
-                let read = acquire(tether, request, Moment::NEVER).await.map_err(DowngradeError::Failed)?;
-                read.ok_or(DowngradeError::Failed(LockError::Closed))
+                let read = tokio::select! {
+                    biased;
+                    read = acquire(tether, request, Moment::NEVER) => read.map_err(DowngradeError::Failed)?,
+                    // Else it would wait for whoever writes now, and read what that one wrote.
+                    reason = self.lost() => return Err(DowngradeError::Lost(reason)),
+                };
+                let read = read.ok_or(DowngradeError::Failed(LockError::Closed))?;
+                if read.token() != self.token() {
+                    // It was not let in under this write, which was lost without a word.
+                    let reason = self.held.hold.reason().unwrap_or(LossReason::GoneAtServer);
+                    return Err(DowngradeError::Lost(reason));
+                }
+                Ok(read)
             }
             Err(reason) => {
                 self.released = true;
@@ -235,8 +246,8 @@ pub trait Gripped: Sized + Send {
 ///
 /// Release is not immediate on drop: the release is sent by the client's task. To know that it has arrived, use
 /// [`unlock`](Guard::unlock). A process or runtime that ends right after a drop sends nothing any more, and the others
-/// wait for the end of the lease: let it `unlock`, or [`close`](crate::Client::close) its client, before. A guard that is [forgotten](std::mem::forget) is renewed until its client is closed;
-/// `with_max_hold` bounds that.
+/// wait for the end of the lease: let it `unlock`, or [`close`](crate::Client::close) its client, before. A guard that is
+/// [forgotten](std::mem::forget) is renewed until its client is closed; `with_max_hold` bounds that.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -191,6 +191,8 @@
 
 // The module `internals` makes every private item public; builds without it hold the rule.
 #![cfg_attr(lockwright_internals, allow(missing_docs))]
+// What only our own tests use is no news to whoever builds this crate by its path.
+#![cfg_attr(not(lockwright_internals), allow(dead_code))]
 
 #[cfg(not(any(feature = "fred", feature = "embedded")))]
 compile_error!("lockwright needs a back end: enable the feature `fred` or `embedded`");

@@ -9,16 +9,29 @@
 //! | `outbox.rs` | what an event leaves to be done: what must be sent, who must be woken |
 //! | `errands.rs`, `errands/` | what the courier carries: asking, leaving, renewing, and what the answers mean |
 //! | `tether.rs` | what handles, guards and waiters have of their client |
+//! | `fixture.rs` | books for the tests and the models |
+//!
+//! What one has of a hold:
+//!
+//! | type | who has it | what it knows |
+//! |---|---|---|
+//! | `Hold` (`guard.rs`) | one for each grant, in its `HoldRef` | the token; until when it is trusted; why it was lost, and who waits to hear that |
+//! | `HoldRef` | the books, the guards, whoever waits for its loss | a `Hold`, and where that stands: lock, ticket, lane; the gate of readers |
+//! | `Held` | the books, in the lane | what is decided in a section: how many guards, when to renew, the limits, who waits |
+//! | `Grip` (`guard.rs`) | one for each guard | a `HoldRef` and the client; it gives the guard's share back when it is dropped |
 //!
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
-//! the courier inside the section, so their order is the order of the events. Whatever is the user's code runs outside
+//! the courier inside the section, so their order is the order of the events, and a closing finds each one either still
+//! to come, and refuses it, or with the courier, which carries it through. Whatever is the user's code runs outside
 //! it: wakers are cloned before it, and woken and dropped behind it, as are log lines written. (A waker that is dropped
 //! may be the last that keeps its task, and the task may have a guard: its release would wait for the section in
 //! which it is dropped.)
 
 mod books;
 mod errands;
+#[cfg(any(test, lockwright_loom))]
+pub mod fixture;
 mod gate;
 mod lane;
 mod outbox;
@@ -51,6 +64,7 @@ pub use tether::{Downgraded, Tether};
 #[cfg(lockwright_loom)]
 pub mod parts {
     pub use super::books::{Books, Surroundings};
+    pub use super::fixture;
     pub use super::gate::Gate;
     pub use super::lane::{HoldRef, LockRef, Request};
     pub use super::outbox::{Due, Errand};

@@ -38,8 +38,10 @@ pub enum Mutant {
     WatchedApart,
     /// the look for what a dropped wait was given, and its end;
     AbandonedApart,
-    /// the look whether a gate is empty, and its closing.
+    /// the look whether a gate is empty, and its closing;
     ClosedApart,
+    /// the look whether a gate is empty, and its closing where it is.
+    EmptiedApart,
 }
 
 #[cfg(lockwright_internals)]

@@ -47,6 +47,24 @@ fn no_file_imports_from_a_higher_layer() {
     assert!(sources.len() > 20 && imports > 150, "{} files, {imports} paths", sources.len());
 }
 
+/// What the books leave to be sent is posted in the section that left it. (Behind it a closing may come in between: the
+/// books have let go of a hold, and its leaving, or its downgrade, is dropped with the courier.)
+#[test]
+fn only_the_books_section_posts() {
+    let posting: BTreeSet<String> = sources()
+        .into_iter()
+        .filter(|(module, text)| module.starts_with("local") && text.contains("courier.post("))
+        .map(|(module, _)| module)
+        .collect();
+    // The second one asks what the books know nothing of.
+    assert_eq!(posting, BTreeSet::from(["local", "local::errands::looking"].map(str::to_owned)));
+    let text = fs::read_to_string(root().join("local.rs")).expect("it is there");
+    let send = text.split_once("fn send(&self, errand: Errand) {").expect("it is there").1;
+    assert!(
+        send.trim_start().starts_with("self.courier.post(") && text.matches("courier.post(").count() == 1
+    );
+}
+
 #[test]
 fn lib_has_no_logic() {
     let text = fs::read_to_string(root().join("lib.rs")).expect("lib.rs is there");

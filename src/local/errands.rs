@@ -1,5 +1,6 @@
-//! What the courier carries for the books: asking, leaving, renewing. Each is repeated with the same ticket until
-//! it is answered or no longer wanted; that is safe, since every script is idempotent per ticket.
+//! What the courier carries for the books: asking, leaving, renewing, downgrading; and looking, which they know nothing
+//! of. Each is repeated with the same ticket until it is answered or no longer wanted; that is safe, since every script
+//! is idempotent per ticket. (A renewal is sent once: the watchdog has it sent again.)
 
 mod asking;
 mod downgrading;
@@ -14,14 +15,11 @@ use super::Local;
 use super::outbox::Errand;
 use super::state::{Sample, State};
 use crate::backend::fault::{Verdict, judge};
-use crate::backend::{Answer, Failure, Pending, Value};
+use crate::backend::{Answer, Epoch, Failure, Pending, Value};
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::mutant::{self, Mutant};
 use crate::scripts::{Call, Malformed, Script, Terms, Timed};
-
-pub use downgrading::downgrade;
-pub use renewing::extend;
 
 /// Makes the parcel of an errand.
 pub fn carry(local: Arc<Local>, errand: Errand) -> Pending<()> {
@@ -29,6 +27,8 @@ pub fn carry(local: Arc<Local>, errand: Errand) -> Pending<()> {
         Errand::Ask { lane, ticket, poll } => Box::pin(asking::ask(local, lane, ticket, poll)),
         Errand::Leave(departure) => Box::pin(leaving::leave(local, departure)),
         Errand::Renew(due) => Box::pin(renewing::renew(local, due)),
+        Errand::Extend { due, length, done } => Box::pin(renewing::extend(local, due, length, done)),
+        Errand::Downgrade { tether, work, done } => Box::pin(downgrading::downgrade(tether, work, done)),
     }
 }
 
@@ -49,6 +49,11 @@ struct Sent {
 }
 
 impl Sent {
+    /// From when on what it grants counts, and which connection has brought it.
+    fn source(&self) -> (Moment, Epoch) {
+        (self.base(), self.answer.epoch)
+    }
+
     /// From when on a validity counts.
     fn base(&self) -> Moment {
         if mutant::is(Mutant::ValidityFromReply) { self.answer.received } else { self.answer.sent }

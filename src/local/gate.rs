@@ -20,8 +20,8 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Gate {
     word: AtomicU64,
-    /// When somebody entered last, on the client's clock; only told of a hold that is kept.
-    entered: AtomicU64,
+    /// When somebody left last, on the client's clock; only told of a hold that is kept.
+    left: AtomicU64,
 }
 
 const CLOSED: u64 = 1 << 63;
@@ -31,12 +31,12 @@ const FLAGS: u64 = CLOSED | KEPT;
 impl Gate {
     /// A gate that is open, with nobody inside.
     pub fn new() -> Self {
-        Self { word: AtomicU64::new(0), entered: AtomicU64::new(0) }
+        Self { word: AtomicU64::new(0), left: AtomicU64::new(0) }
     }
 
     /// Lets one reader in, unless the gate is closed. With `kept` only where the hold stays when nobody is inside: to
     /// make it stay is up to the books.
-    pub fn enter(&self, kept: bool, now: Moment) -> bool {
+    pub fn enter(&self, kept: bool) -> bool {
         let refused = if kept { CLOSED | KEPT } else { CLOSED };
         let wanted = if kept { KEPT } else { 0 };
         let mut word = self.word.load(Ordering::Relaxed);
@@ -46,18 +46,19 @@ impl Gate {
             }
             // What the books have written under this hold is visible to whoever enters.
             match self.word.compare_exchange_weak(word, word + 1, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return true,
                 Err(found) => word = found,
             }
         }
-        if word & KEPT != 0 {
-            self.entered.store(now.as_nanos(), Ordering::Relaxed);
-        }
-        true
     }
 
-    /// Lets one reader out. Returns whether the books must be told: nobody is inside, and the hold is not to stay.
-    pub fn leave(&self) -> bool {
+    /// Lets one reader out, at the time that `now` tells. Returns whether the books must be told: nobody is inside, and
+    /// the hold is not to stay.
+    pub fn leave(&self, now: impl FnOnce() -> Moment) -> bool {
+        if self.word.load(Ordering::Relaxed) & KEPT != 0 {
+            // Noted before it is out: who finds nobody inside counts from here.
+            self.left.store(now().as_nanos(), Ordering::Relaxed);
+        }
         let before = self.word.fetch_sub(1, Ordering::AcqRel);
         before & !FLAGS == 1 && before & FLAGS != KEPT
     }
@@ -74,6 +75,13 @@ impl Gate {
 
     /// Closes the gate if nobody is inside. Returns whether it is closed, with nobody inside.
     pub fn close_if_empty(&self) -> bool {
+        if mutant::is(Mutant::EmptiedApart) {
+            let is_empty = self.inside() == 0;
+            if is_empty {
+                self.word.fetch_or(CLOSED, Ordering::AcqRel);
+            }
+            return is_empty;
+        }
         let mut word = self.word.load(Ordering::Relaxed);
         while word & !FLAGS == 0 {
             match self.word.compare_exchange_weak(word, word | CLOSED, Ordering::AcqRel, Ordering::Relaxed) {
@@ -86,14 +94,14 @@ impl Gate {
 
     /// From now on the hold stays when nobody is inside.
     pub fn keep(&self, now: Moment) {
-        self.entered.store(now.as_nanos(), Ordering::Relaxed);
+        self.left.store(now.as_nanos(), Ordering::Relaxed);
         self.word.fetch_or(KEPT, Ordering::AcqRel);
     }
 
-    /// Since when nobody has entered, as far as is known; `now` while somebody is inside.
+    /// Since when nobody has been inside; `now` while somebody is.
     pub fn idle_since(&self, now: Moment) -> Moment {
         match self.inside() {
-            0 => Moment::from_nanos(self.entered.load(Ordering::Relaxed)),
+            0 => Moment::from_nanos(self.left.load(Ordering::Relaxed)),
             _ => now,
         }
     }
@@ -108,28 +116,32 @@ impl Gate {
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment::from_nanos(7);
+    fn at(nanos: u64) -> impl Fn() -> Moment {
+        move || Moment::from_nanos(nanos)
+    }
 
     #[test]
     fn the_last_one_out_of_a_hold_that_does_not_stay_tells() {
         let gate = Gate::new();
-        assert!(gate.enter(false, NOW) && gate.enter(false, NOW));
-        assert!(!gate.leave() && gate.leave());
+        assert!(gate.enter(false) && gate.enter(false));
+        assert!(!gate.leave(at(5)) && gate.leave(at(5)));
         // Somebody came between the leaving and the books: it is not given back under them.
-        assert!(gate.enter(false, NOW) && !gate.close_if_empty());
-        assert!(gate.leave() && gate.close_if_empty() && !gate.enter(false, NOW));
+        assert!(gate.enter(false) && !gate.close_if_empty());
+        assert!(gate.leave(at(5)) && gate.close_if_empty() && !gate.enter(false));
     }
 
     #[test]
     fn a_kept_hold_stays_until_it_is_closed() {
         let gate = Gate::new();
-        assert!(!gate.enter(true, NOW), "nobody has made it stay yet");
+        assert!(!gate.enter(true), "nobody has made it stay yet");
         gate.keep(Moment::ORIGIN);
-        assert!(gate.enter(true, NOW) && gate.enter(false, NOW));
+        assert!(gate.enter(true) && gate.enter(false));
+        assert!(!gate.leave(at(5)));
         assert_eq!(gate.idle_since(Moment::NEVER), Moment::NEVER);
-        assert!(!gate.leave() && !gate.leave());
-        assert_eq!(gate.idle_since(Moment::NEVER), NOW);
-        assert!(gate.enter(true, NOW) && !gate.close() && !gate.enter(true, NOW));
-        assert!(gate.leave() && gate.close());
+        // Idle from the last one out, not from the last one in.
+        assert!(!gate.leave(at(7)));
+        assert_eq!(gate.idle_since(Moment::NEVER), Moment::from_nanos(7));
+        assert!(gate.enter(true) && !gate.close() && !gate.enter(true));
+        assert!(gate.leave(at(9)) && gate.close());
     }
 }

@@ -49,8 +49,9 @@ pub struct HoldRef {
     pub ticket: Ticket,
     pub owner: Option<OwnerId>,
     pub hold: Hold,
-    /// How many servers the client had met when it was granted.
-    pub servers: u64,
+    /// How many servers the client had met when it was granted; `None` where the answer came by another connection than
+    /// the one that the books know of, and so perhaps from another server.
+    pub servers: Option<u64>,
     /// Through which its guards come and go without the books; a hold without one has its guards counted there.
     pub gate: Option<Gate>,
 }
@@ -58,12 +59,12 @@ pub struct HoldRef {
 impl HoldRef {
     /// Lets a reader in beside others, without the books. With `kept` only where the hold stays when nobody is inside.
     pub fn admit(&self, kept: bool, now: Moment) -> bool {
-        !self.hold.remaining(now).is_zero() && self.gate.as_ref().is_some_and(|gate| gate.enter(kept, now))
+        !self.hold.remaining(now).is_zero() && self.gate.as_ref().is_some_and(|gate| gate.enter(kept))
     }
 
-    /// A guard is gone. Returns whether the books must be told.
-    pub fn leave(&self) -> bool {
-        self.gate.as_ref().is_none_or(Gate::leave)
+    /// A guard is gone, at the time that `now` tells. Returns whether the books must be told.
+    pub fn leave(&self, now: impl FnOnce() -> Moment) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.leave(now))
     }
 }
 
@@ -181,7 +182,8 @@ pub struct Held {
     pub due: Moment,
     /// Since when somebody else is known to wait.
     pub contended: Option<Moment>,
-    /// The task that acquired it.
+    /// The task that acquired it, where that is known: not of a hold that has, or had, several guards. (Which of them are
+    /// gone nobody notes, and the last task let in may have none any more.)
     pub task: Option<tokio::task::Id>,
 }
 
@@ -200,12 +202,15 @@ const CONTENDED_TURN: Duration = Duration::from_millis(10);
 const WORTH_PASSING: Duration = Duration::from_millis(50);
 
 impl Held {
-    /// One more guard of this hold.
-    pub fn admit(&mut self, now: Moment) {
+    /// One more guard of this hold, acquired by `task`.
+    pub fn admit(&mut self, task: Option<tokio::task::Id>) {
         match &self.hold.gate {
             // Closing one is an event of the books, after which nobody is let in there.
-            Some(gate) => assert!(gate.enter(false, now), "the gate of a shared hold is open"),
-            None => self.guards += 1,
+            Some(gate) => assert!(gate.enter(false), "the gate of a shared hold is open"),
+            None => {
+                self.guards += 1;
+                self.task = task.filter(|_| self.guards == 1);
+            }
         }
     }
 
@@ -263,7 +268,7 @@ impl Lane {
         }
     }
 
-    pub fn new_hold(&self, id: LaneId, token: u64, trusted: Moment, servers: u64) -> Arc<HoldRef> {
+    pub fn new_hold(&self, id: LaneId, token: u64, trusted: Moment, servers: Option<u64>) -> Arc<HoldRef> {
         Arc::new(HoldRef {
             lane: id,
             lock: self.request.lock.clone(),

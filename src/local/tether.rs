@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::Local;
 use super::lane::{HoldRef, Request};
+use super::outbox::Errand;
 use super::state::{Begun, Released};
-use super::{Local, errands};
 use crate::clock::Moment;
 use crate::error::{DowngradeError, ExtendError, LossReason, UnlockError};
 use crate::guard::Grip;
@@ -37,14 +38,14 @@ impl Tether {
 
     /// Releases a hold without waiting for the answer.
     pub fn release(&self, held: &HoldRef) {
-        if !held.leave() {
+        if !held.leave(|| self.now()) {
             return;
         }
         self.0.with(|state, now, out| state.release(held, None, now, out));
     }
 
     pub async fn unlock(&self, held: &HoldRef) -> Result<(), UnlockError> {
-        if !held.leave() {
+        if !held.leave(|| self.now()) {
             return match held.hold.remaining(self.now()).is_zero() {
                 true => Err(UnlockError::Lost(held.hold.reason().unwrap_or(LossReason::Expired))),
                 false => Ok(()),
@@ -69,22 +70,27 @@ impl Tether {
 
     /// Has a write become a read; the answer comes through the receiver.
     pub fn downgrade(self: &Arc<Self>, held: &HoldRef) -> Result<Downgraded, LossReason> {
-        Ok(match self.0.with(|state, now, out| state.begin_downgrade(held, now, out))? {
-            Begun::Within(request) => Downgraded::Within(request),
-            Begun::Alone(work) => {
-                let (done, answer) = oneshot::channel();
-                self.0.courier.post(Box::pin(errands::downgrade(self.clone(), work, done)));
-                Downgraded::Sent(answer)
-            }
+        self.0.with(|state, now, out| {
+            Ok(match state.begin_downgrade(held, now, out)? {
+                Begun::Within(request) => Downgraded::Within(request),
+                Begun::Alone(work) => {
+                    let (done, answer) = oneshot::channel();
+                    out.errands.push(Errand::Downgrade { tether: self.clone(), work, done });
+                    Downgraded::Sent(answer)
+                }
+            })
         })
     }
 
     pub async fn extend(&self, held: &HoldRef, length: Duration) -> Result<(), ExtendError> {
         Lease::renewed(length).check()?;
         let local = &self.0;
-        let due = local.with(|state, now, _| state.may_extend(held, length, now))?;
-        let (done, answer) = oneshot::channel();
-        local.courier.post(errands::extend(local.clone(), due, length, done));
+        let answer = local.with(|state, now, out| {
+            let due = state.may_extend(held, length, now)?;
+            let (done, answer) = oneshot::channel();
+            out.errands.push(Errand::Extend { due, length, done });
+            Ok::<_, ExtendError>(answer)
+        })?;
         match answer.await.unwrap_or(Err(ExtendError::Closed)) {
             Err(ExtendError::Lost(reason)) => Err(ExtendError::Lost(held.hold.reason().unwrap_or(reason))),
             result => result,

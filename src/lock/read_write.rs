@@ -64,7 +64,7 @@ struct Inner {
     handle: Handle,
     cached: bool,
     /// The shared hold by which this handle, or a clone of it, read last: while it is there nobody needs the client's
-    /// books.
+    /// books. (Its mutex is of this handle alone, and held for one copy of a pointer.)
     shared: Shared,
 }
 

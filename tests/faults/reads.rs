@@ -1,6 +1,7 @@
-//! Reads that are kept, where nobody could ask for them or another server answers.
+//! Reads that are kept, where nobody could ask for them or another server answers; reads that a write becomes, where the
+//! write is gone without a word.
 
-use lockwright::{Lease, Owner};
+use lockwright::{DowngradeError, Lease, LossReason, Owner, ReadGuard, WriteGuard};
 
 use super::*;
 use crate::suite::{info, timed, until_waiting};
@@ -94,4 +95,46 @@ async fn b20_a_reader_that_asks_to_write_is_refused_and_reads_on() {
             .expect("it is held");
     }
     assert!(leftovers(&mut server.connection()).is_empty());
+}
+
+/// An owner that writes twice, with a lease of `lease`, on a server that has lost it all; and another client's write.
+async fn twice_written_and_lost(server: &Server, lease: Duration) -> ([WriteGuard; 2], WriteGuard) {
+    let (one, other) = (connect(server).await, connect(server).await);
+    let lock = one.rw_lock("a").with_lease(Lease::renewed(lease)).with_owner(&Owner::new());
+    let writes = [lock.write().await.expect("it is free"), lock.write().await.expect("its owner enters")];
+    server.connection().ok(&["FLUSHALL"]);
+    let written = other.rw_lock("a").write().await.expect("nothing is held");
+    (writes, written)
+}
+
+/// Lost without a word, and written since: the read that is asked for beside the write is no downgrade.
+#[tokio::test]
+async fn a_write_within_another_that_was_written_over_is_lost_when_it_is_downgraded() {
+    let server = Server::start();
+    // So long that no renewal finds the loss.
+    let ([outer, inner], written) = twice_written_and_lost(&server, Duration::from_secs(600)).await;
+    written.unlock().await.expect("it is held");
+    let outcome = soon("an answer", inner.downgrade()).await;
+    assert_eq!(outcome.map(|read| read.version()), Err(DowngradeError::Lost(LossReason::GoneAtServer)));
+    drop(outer);
+    soon("a free lock", connect(&server).await.rw_lock("a").write())
+        .await
+        .expect("nothing is left")
+        .unlock()
+        .await
+        .ok();
+}
+
+/// It would wait for whoever writes now.
+#[tokio::test]
+async fn a_downgrade_within_a_write_ends_with_the_write() {
+    let server = Server::start();
+    let ([outer, inner], written) = twice_written_and_lost(&server, Duration::from_millis(900)).await;
+    let outcome = soon("the loss", inner.downgrade()).await;
+    assert_eq!(
+        outcome.map(|read: ReadGuard| read.version()),
+        Err(DowngradeError::Lost(LossReason::GoneAtServer))
+    );
+    assert!(!outer.is_held() && written.is_held());
+    written.unlock().await.expect("it is held");
 }

@@ -39,7 +39,7 @@ fn no_renewal_is_sent_behind_a_leaving() {
     });
     let message = thread::spawn({
         let (world, ticket) = (world.clone(), held.ticket);
-        let lock = World::lock();
+        let lock = World::request().lock;
         let message = Message {
             ticket,
             kind: lock.kind,

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use lockwright::Lease;
 use lockwright::internals::books::{
-    Books, Due, Entered, Errand, HoldRef, LockRef, Released, Request, Spans, State, Surroundings, WaiterRef,
+    Books, Due, Entered, Errand, HoldRef, Released, Request, State, Surroundings, WaiterRef, fixture,
 };
-use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::Moment;
-use lockwright::internals::name::{LockKeys, Namespace};
 use lockwright::internals::scripts::{Granted, Kind, Mode};
-use lockwright::internals::ticket::{ClientId, Ticket, Tickets};
+use lockwright::internals::ticket::Ticket;
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +24,7 @@ pub enum Sent {
     Ask,
     Leave(Ticket),
     Renew(Vec<Due>),
+    Other,
 }
 
 /// One client's books, and the world as one thread of the model sees it.
@@ -47,6 +46,7 @@ impl Surroundings for World {
             Errand::Ask { .. } => Sent::Ask,
             Errand::Leave(departure) => Sent::Leave(departure.ticket),
             Errand::Renew(due) => Sent::Renew(due),
+            Errand::Extend { .. } | Errand::Downgrade { .. } => Sent::Other,
         };
         self.sent.lock().expect("no thread panics").push(sent);
     }
@@ -58,18 +58,8 @@ impl Surroundings for World {
 
 impl World {
     pub fn new() -> Self {
-        let client =
-            ClientId::parse("0f0e0d0c-0b0a-4908-8706-050403020100").expect("it is the id of a client");
-        let spans = Spans {
-            claim: LEASE,
-            client_deadline: LEASE * 3,
-            command_timeout: Duration::from_secs(1),
-            unavailable_after: LEASE * 3,
-            cache_idle: LEASE * 3,
-        };
-        let state = State::new(spans, Tickets::new(client), Chance::from_seed(1), Moment::ORIGIN);
         Self {
-            books: Arc::new(Books::new(state)),
+            books: Arc::new(Books::new(fixture::state())),
             time: Moment::ORIGIN,
             sent: Arc::default(),
             bell: Arc::default(),
@@ -81,24 +71,14 @@ impl World {
         Self { time: self.time.plus(by), ..self.clone() }
     }
 
-    pub fn lock() -> LockRef {
-        let keys = LockKeys::new(&Namespace::default(), "a").expect("it is a name");
-        LockRef { kind: Kind::Reentrant, keys }
+    /// What is asked for.
+    pub fn request() -> Request {
+        Request { lease: Lease::renewed(LEASE), ..fixture::request(Kind::Reentrant, Mode::Exclusive) }
     }
 
     /// A wait for the lock.
     pub fn enter(&self) -> WaiterRef {
-        let (lease, lock) = (Lease::renewed(LEASE), Self::lock());
-        let request = Request {
-            lock,
-            mode: Mode::Exclusive,
-            owner: None,
-            lease,
-            max_hold: None,
-            label: None,
-            waits: true,
-            keep: false,
-        };
+        let request = Self::request();
         match self.books.with(self, |state, now, out| state.enter(request, None, now, out)) {
             Entered::Wait(wait) => wait,
             Entered::Now(outcome) => panic!("{outcome:?}"),
@@ -109,7 +89,7 @@ impl World {
     pub fn grant(&self, wait: WaiterRef) {
         let left_millis = LEASE.as_millis().try_into().expect("it is short");
         let granted = Granted { token: 10, left_millis, waiting: false };
-        self.books.with(self, |state, now, out| state.granted(wait.lane, &granted, now, now, out));
+        self.books.with(self, |state, now, out| state.granted(wait.lane, &granted, (now, 0), now, out));
     }
 
     /// What a wait has brought by now.

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 use futures_util::future::join;
-use lockwright::{DowngradeError, LockError, LossReason, Owner};
+use lockwright::{DowngradeError, Lease, LockError, LossReason, Owner};
 
 use super::read_write::{keeps_readers_out, keeps_writers_out, read, wait_to_read, wait_to_write, write};
 use super::*;
@@ -94,6 +94,38 @@ pub async fn a_downgrade_within_a_write_leaves_the_write<D: Deployment>(on: &D) 
         drop((beside, reader));
         until_free(&one, "a").await;
     }
+}
+
+/// A write could be prolonged by its downgrade otherwise.
+pub async fn a_downgrade_leaves_what_is_left_of_a_limit<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let (limit, gone) = (Duration::from_secs(3), Duration::from_secs(1));
+    let limited = [
+        one.rw_lock("a").with_lease(Lease::fixed(limit)),
+        one.rw_lock("b").with_max_hold(limit),
+        one.rw_lock("c").with_max_hold(limit).with_owner(&Owner::new()),
+    ];
+    let mut writers = Vec::new();
+    for lock in &limited {
+        writers.push((write(lock).await, None));
+    }
+    for lock in [one.rw_lock("d").with_lease(Lease::fixed(limit)), one.rw_lock("e").with_max_hold(limit)] {
+        let lock = lock.with_owner(&Owner::new());
+        writers.push((write(&lock).await, Some(write(&lock).await)));
+    }
+    // The passing of time is the subject.
+    pass(gone).await;
+    let mut readers = Vec::new();
+    for (writer, within) in writers {
+        let reader = writer.downgrade().await.expect("it is held");
+        assert!(reader.is_held() && reader.remaining() <= limit - gone, "{:?}", reader.remaining());
+        readers.push((reader, within));
+    }
+    for (reader, _) in &readers {
+        assert_eq!(soon("its end", reader.lost()).await, LossReason::Expired);
+    }
+    drop(readers);
+    drop(wait_to_write(&other.rw_lock("a")).await);
 }
 
 pub async fn a_downgrade_that_is_dropped_leaves_nothing<D: Deployment>(on: &D) {

@@ -134,6 +134,7 @@ macro_rules! for_each_case {
                 a_downgraded_write_is_a_read_like_any_other,
                 a_downgrade_within_a_write_leaves_the_write,
                 a_downgrade_lets_hundreds_of_readers_in,
+                a_downgrade_leaves_what_is_left_of_a_limit,
                 a_downgrade_that_is_dropped_leaves_nothing,
                 a_write_that_was_lost_does_not_become_a_read,
                 closing_ends_a_downgrade,

@@ -118,7 +118,7 @@ fn take_answer(
     };
     let lock = lane.request.lock.clone();
     match reply {
-        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
+        AcquireReply::Granted(granted) => state.granted(id, &granted, answer.source(), now, out),
         AcquireReply::Queued(queued) => {
             // Called new though it had waited, or of another number where that answer was lost: it was dropped there,
             // and its client's other tickets with it.

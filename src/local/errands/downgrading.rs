@@ -72,7 +72,7 @@ fn take_answer(
     }
     match reply {
         Ok(DowngradeReply::Granted(granted)) => {
-            match state.downgraded(work, &granted, answer.base(), now, out) {
+            match state.downgraded(work, &granted, answer.source(), now, out) {
                 Some(held) => Step::Held(held),
                 None => Step::Lost(LossReason::Expired),
             }

@@ -172,7 +172,7 @@ fn take_next(
             );
             state.queued_with(id, left_millis, now, out);
         }
-        Next::Granted(granted) => state.granted(id, &granted, answer.base(), now, out),
+        Next::Granted(granted) => state.granted(id, &granted, answer.source(), now, out),
     }
     state.asked(id, ticket, out);
     true

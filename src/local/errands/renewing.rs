@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Sent, Setback, millis};
-use crate::backend::Pending;
 use crate::clock::Moment;
 use crate::error::{ExtendError, LossReason};
 use crate::local::Local;
@@ -47,28 +46,25 @@ fn take_renewal(state: &mut State, due: &Due, reply: Renewed, answer: &Sent, now
 }
 
 /// Makes one hold longer, and says so.
-pub fn extend(
+pub async fn extend(
     local: Arc<Local>,
     due: Due,
     length: Duration,
     done: oneshot::Sender<Result<(), ExtendError>>,
-) -> Pending<()> {
-    Box::pin(async move {
-        let call =
-            Renew { holds: &[renewal(&due)], deadline_millis: millis(local.spans.client_deadline) }.call();
-        let answer = local.send(call, local.spans.command_timeout).await;
-        let result = local.with(|state, now, out| match local.read(state, &answer, RenewReply::decode) {
-            Ok(RenewReply { holds }) => {
-                let reply = holds.first().copied().unwrap_or(Renewed::Lost);
-                if matches!(reply, Renewed::Kept { .. }) {
-                    state.extended(&due, length, answer.base());
-                }
-                take_renewal(state, &due, reply, &answer, now, out);
-                state.still_held(&due)
+) {
+    let call = Renew { holds: &[renewal(&due)], deadline_millis: millis(local.spans.client_deadline) }.call();
+    let answer = local.send(call, local.spans.command_timeout).await;
+    let result = local.with(|state, now, out| match local.read(state, &answer, RenewReply::decode) {
+        Ok(RenewReply { holds }) => {
+            let reply = holds.first().copied().unwrap_or(Renewed::Lost);
+            if matches!(reply, Renewed::Kept { .. }) {
+                state.extended(&due, length, answer.base());
             }
-            Err(Setback::Final(fault)) => Err(fault.into()),
-            Err(Setback::Later) => Err(ExtendError::Unavailable { detail: state.trouble.clone() }),
-        });
-        let _ = done.send(result);
-    })
+            take_renewal(state, &due, reply, &answer, now, out);
+            state.still_held(&due)
+        }
+        Err(Setback::Final(fault)) => Err(fault.into()),
+        Err(Setback::Later) => Err(ExtendError::Unavailable { detail: state.trouble.clone() }),
+    });
+    let _ = done.send(result);
 }

@@ -1,11 +1,14 @@
 //! A write becomes a read: from its last moment in the books to the first one of the read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::State;
 use super::waits::WaiterRef;
+use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::LossReason;
+use crate::lease::Lease;
 use crate::local::lane::{HoldRef, LaneId, LockRef, Request, Waiter, attempt};
 use crate::local::outbox::{Departure, Outbox};
 use crate::scripts::{Attempt, Granted, Mode};
@@ -18,6 +21,7 @@ pub struct Downgrading {
     pub write: Ticket,
     pub read: Attempt,
     request: Request,
+    limits: Limits,
     /// What gives the write back.
     departure: Departure,
 }
@@ -28,6 +32,25 @@ pub enum Begun {
     Alone(Box<Downgrading>),
     /// Other guards share the write, which stays: the read is asked for beside it.
     Within(Request),
+}
+
+/// When a write ends by its fixed lease, and by its `max_hold`, and so does the read that it becomes: neither begins anew.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    fixed_end: Moment,
+    max_end: Moment,
+}
+
+impl Limits {
+    /// Has what is left of them be the limits of `request`.
+    fn apply(self, request: &mut Request, now: Moment) {
+        request.max_hold = (self.max_end != Moment::NEVER).then(|| self.max_end.since(now));
+        if !request.lease.is_renewed() {
+            // The server's unit: a lease of less is none.
+            let left = self.fixed_end.since(now).max(Duration::from_millis(1));
+            request.lease = Lease::fixed(left);
+        }
+    }
 }
 
 impl State {
@@ -42,8 +65,10 @@ impl State {
             return Err(reason);
         }
         let lane = self.lanes.get_mut(&held.lane).expect("a hold that is not lost has a lane");
-        let request = Request { mode: Mode::Read, waits: true, ..lane.request.clone() };
+        let mut request = Request { mode: Mode::Read, waits: true, ..lane.request.clone() };
         let books = lane.held().expect("a hold that is not lost is held");
+        let limits = Limits { fixed_end: books.fixed_end, max_end: books.max_end };
+        limits.apply(&mut request, now);
         if books.guards > 1 {
             return Ok(Begun::Within(request));
         }
@@ -53,7 +78,7 @@ impl State {
         let read = attempt(&request, &request.share(), self.tickets.next());
         self.downgrading.insert(read.ticket.number, false);
         let (lock, write) = (held.lock.clone(), held.ticket);
-        Ok(Begun::Alone(Box::new(Downgrading { lock, write, read, request, departure })))
+        Ok(Begun::Alone(Box::new(Downgrading { lock, write, read, request, limits, departure })))
     }
 
     /// The server has made it a read. `None` where that was over before it was heard of.
@@ -61,20 +86,20 @@ impl State {
         &mut self,
         work: &Downgrading,
         granted: &Granted,
-        sent: Moment,
+        sent: (Moment, Epoch),
         now: Moment,
         out: &mut Outbox,
     ) -> Option<Arc<HoldRef>> {
         self.left(work.write);
         let is_asked_back = self.downgrading.remove(&work.read.ticket.number) == Some(true);
-        let id = self.open_for(work.read.ticket, work.request.clone(), now);
+        let mut request = work.request.clone();
+        // Less is left by now: the answer may have taken long.
+        work.limits.apply(&mut request, now);
+        let id = self.open_for(work.read.ticket, request.clone(), now);
         // It is let in as if it had waited for its own grant.
         let waiter = self.new_id();
         let lane = self.lanes.get_mut(&id).expect("it was opened above");
-        lane.waiters.insert(
-            waiter,
-            Waiter { request: work.request.clone(), waker: None, task: None, since: now, warned: false },
-        );
+        lane.waiters.insert(waiter, Waiter { request, waker: None, task: None, since: now, warned: false });
         lane.waiting().expect("a new lane waits").sent = true;
         self.granted(id, granted, sent, now, out);
         let outcome = self.cancel(WaiterRef { lane: id, waiter }, now, out);

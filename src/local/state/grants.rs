@@ -8,7 +8,7 @@ use crate::backend::Epoch;
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::lease::{certain, trusted_until};
-use crate::local::lane::{Held, Lane, LaneId, Phase, Share, Waiter, WaiterId};
+use crate::local::lane::{Held, Lane, LaneId, Phase, Request, Share, Waiter, WaiterId};
 use crate::local::outbox::Outbox;
 use crate::mutant::{self, Mutant};
 use crate::scripts::Granted;
@@ -20,6 +20,7 @@ struct Grant {
     trusted: Moment,
     base: Moment,
     renew: Moment,
+    epoch: Epoch,
 }
 
 /// What a message says of a grant.
@@ -36,8 +37,15 @@ pub struct MessageGrant {
 const LATE_GRANTS: u32 = 3;
 
 impl State {
-    /// The server answered an asking, sent at `sent`: the ticket is a hold.
-    pub fn granted(&mut self, id: LaneId, granted: &Granted, sent: Moment, now: Moment, out: &mut Outbox) {
+    /// The server answered an asking, sent at `sent`, by the connection of `epoch`: the ticket is a hold.
+    pub fn granted(
+        &mut self,
+        id: LaneId,
+        granted: &Granted,
+        (sent, epoch): (Moment, Epoch),
+        now: Moment,
+        out: &mut Outbox,
+    ) {
         let left = Duration::from_millis(granted.left_millis);
         let trusted = trusted_until(sent, left);
         let lane = &self.lanes[&id];
@@ -45,7 +53,7 @@ impl State {
         let renew = sent.plus(left.min(length) / 3);
         self.grant(
             id,
-            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew },
+            Grant { token: granted.token, waiting: granted.waiting, trusted, base: sent, renew, epoch },
             now,
             out,
         );
@@ -75,7 +83,14 @@ impl State {
         let renew = now.plus(claim / 3);
         self.grant(
             id,
-            Grant { token: message.token, waiting: message.waiting, trusted, base, renew },
+            Grant {
+                token: message.token,
+                waiting: message.waiting,
+                trusted,
+                base,
+                renew,
+                epoch: message.epoch,
+            },
             now,
             out,
         );
@@ -92,13 +107,14 @@ impl State {
         if trusted <= now {
             return self.granted_too_late(id, now, out);
         }
+        let servers = (grant.epoch == self.epoch).then_some(self.servers);
         let waiting = grant.waiting || lane.waiting().is_some_and(|waiting| waiting.contended);
         let confirmed = !lease.is_renewed() && grant.trusted >= fixed_end;
         let mut block = TokenBlock::new(grant.token, lane.attempt.block);
         // A read mints none: it shows the last one.
         let token = block.take().unwrap_or(grant.token);
         let held = Held {
-            hold: lane.new_hold(id, token, trusted, self.servers),
+            hold: lane.new_hold(id, token, trusted, servers),
             guards: 0,
             block,
             trusted,
@@ -115,17 +131,31 @@ impl State {
         let lane = self.lanes.get_mut(&id).expect("it was there above");
         let keep = lane.request.keep;
         lane.phase = Phase::Held(held);
-        self.let_in(id, now, out);
+        self.let_in(id, out);
         if !mutant::is(Mutant::ArmedLate) {
             self.schedule(id, out);
         }
         if keep {
             self.keep(id, now, out);
         }
+        self.ask_for_its_owner(id, out);
         // Deaf, it would not hear that somebody begins to wait.
         if waiting || self.deaf {
             self.ask_back(id, now, out);
         }
+    }
+
+    /// Whoever waits by another ticket of the same owner, to read or to write, may go in now, or is told that it would
+    /// wait for itself. (Its own poll would say so half a claim later.)
+    fn ask_for_its_owner(&mut self, id: LaneId, out: &mut Outbox) {
+        let Request { lock, owner, .. } = &self.lanes[&id].request;
+        let Some(owner) = *owner else { return };
+        let is_beside = |other: &LaneId| {
+            let lane = &self.lanes[other];
+            lane.request.owner == Some(owner) && matches!(lane.phase, Phase::Waiting(_))
+        };
+        let beside: Vec<LaneId> = self.locks[lock].lanes.iter().copied().filter(is_beside).collect();
+        beside.into_iter().for_each(|other| self.ask(other, true, out));
     }
 
     /// A grant was over before it was heard of. The next answer may be quicker; where none is, the lease is shorter
@@ -142,13 +172,12 @@ impl State {
 
     /// Gives the hold to the first waiter; to all of them where they are one owner, or readers. Tries that came
     /// meanwhile see it held.
-    pub(super) fn let_in(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+    pub(super) fn let_in(&mut self, id: LaneId, out: &mut Outbox) {
         let lane = self.lanes.get_mut(&id).expect("the caller has it");
         let all = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         while let Some((waiter, entry)) = lane.waiters.pop_first() {
             let held = lane.held().expect("the caller made it held");
-            held.admit(now);
-            held.task = entry.task;
+            held.admit(entry.task);
             self.outcomes.insert(waiter, Ok(Some(held.hold.clone())));
             out.wakers.extend(entry.waker);
             if !all {

@@ -115,43 +115,17 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
     use crate::lease::Lease;
-    use crate::local::lane::{LockRef, Request};
-    use crate::local::state::{Entered, Spans};
-    use crate::name::{LockKeys, Namespace};
+    use crate::local::fixture::{self, CLAIM, state};
+    use crate::local::lane::Request;
+    use crate::local::state::Entered;
     use crate::owner::Owner;
     use crate::scripts::{Granted, Kind, Mode};
-    use crate::ticket::{ClientId, Tickets};
-
-    const CLAIM: Duration = Duration::from_secs(3);
-
-    fn state() -> State {
-        let spans = Spans {
-            claim: CLAIM,
-            client_deadline: Duration::from_secs(10),
-            command_timeout: Duration::from_secs(1),
-            unavailable_after: Duration::from_secs(10),
-            cache_idle: Duration::from_secs(60),
-        };
-        State::new(spans, Tickets::new(ClientId::random()), Chance::from_seed(1), Moment::ORIGIN)
-    }
 
     /// A new owner's wait with this lease.
     fn enter(state: &mut State, lease: Duration, out: &mut Outbox) -> LaneId {
-        let request = Request {
-            lock: LockRef {
-                kind: Kind::Reentrant,
-                keys: LockKeys::new(&Namespace::default(), "a").expect("it is a name"),
-            },
-            mode: Mode::Exclusive,
-            owner: Some(Owner::new().id()),
-            lease: Lease::renewed(lease),
-            max_hold: None,
-            label: None,
-            waits: true,
-            keep: false,
-        };
+        let (owner, lease) = (Some(Owner::new().id()), Lease::renewed(lease));
+        let request = Request { owner, lease, ..fixture::request(Kind::Reentrant, Mode::Exclusive) };
         match state.enter(request, None, Moment::ORIGIN, out) {
             Entered::Wait(wait) => wait.lane,
             Entered::Now(outcome) => panic!("{outcome:?}"),
@@ -168,7 +142,7 @@ mod tests {
         let speed = |state: &State, id| (state.poll_interval(id), state.poll_timeout(id));
         assert_eq!(speed(&state, one), (short / 2, short / 4));
         let granted = Granted { token: 1, left_millis: 400, waiting: false };
-        state.granted(holder, &granted, Moment::ORIGIN, Moment::ORIGIN, &mut out);
+        state.granted(holder, &granted, (Moment::ORIGIN, 0), Moment::ORIGIN, &mut out);
         assert_eq!(speed(&state, one), (CLAIM / 2, CLAIM / 4));
         enter(&mut state, short, &mut out);
         assert_eq!(speed(&state, one), (short / 2, short / 4));

@@ -51,10 +51,10 @@ impl State {
         }
         if passes {
             let token = books.block.take().expect("a hold with a used-up block is not passed");
-            let trusted = books.trusted;
-            let hold = lane.new_hold(id, token, trusted, self.servers);
+            let (trusted, servers) = (books.trusted, books.hold.servers);
+            let hold = lane.new_hold(id, token, trusted, servers);
             lane.held().expect("it was held above").hold = hold;
-            self.let_in(id, now, out);
+            self.let_in(id, out);
             return Released::Locally;
         }
         self.give_back(id, done, now, out);

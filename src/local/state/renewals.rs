@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Says once that a task waits for what it holds itself.
+    /// Says once that a task waits for what it has acquired itself; see [`Report::WaitsForItself`].
     fn report_self_wait(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
         let lane = &self.lanes[&id];
         let Phase::Held(Held { task: Some(task), .. }) = lane.phase else { return };
@@ -177,5 +177,85 @@ impl State {
                 }
             }
         }
+    }
+}
+
+#[cfg(all(test, not(lockwright_loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::local::fixture::{request, state};
+    use crate::local::lane::Request;
+    use crate::local::state::{Entered, WaiterRef};
+    use crate::owner::Owner;
+    use crate::scripts::{Granted, Kind, Mode};
+
+    fn enter(
+        state: &mut State,
+        request: Request,
+        task: tokio::task::Id,
+        out: &mut Outbox,
+    ) -> Result<Arc<HoldRef>, WaiterRef> {
+        match state.enter(request, Some(task), Moment::ORIGIN, out) {
+            Entered::Now(outcome) => Ok(outcome.expect("no fault").expect("it is let in")),
+            Entered::Wait(wait) => Err(wait),
+        }
+    }
+
+    fn granted(state: &mut State, wait: WaiterRef, out: &mut Outbox) -> Arc<HoldRef> {
+        let granted = Granted { token: 1, left_millis: 30_000, waiting: false };
+        state.granted(wait.lane, &granted, (Moment::ORIGIN, 0), Moment::ORIGIN, out);
+        state.take_outcome(wait).expect("it is settled").expect("no fault").expect("it is let in")
+    }
+
+    /// How often it was said within a lease and a half that a task waits for itself.
+    fn warnings(state: &mut State) -> usize {
+        let mut out = Outbox::default();
+        for second in 0..45 {
+            let now = Moment::ORIGIN.plus(Duration::from_secs(second));
+            state.renew_due(now, &mut out);
+            for errand in std::mem::take(&mut out.errands) {
+                let Errand::Renew(due) = errand else { continue };
+                state.renewed(&due[0], Duration::from_secs(30), false, now, now, &mut out);
+            }
+        }
+        out.reports.iter().filter(|report| matches!(report, Report::WaitsForItself)).count()
+    }
+
+    /// Said of the last one let in, though its guard was gone, it accused the innocent.
+    #[tokio::test]
+    async fn a_task_is_warned_of_a_hold_that_is_its_own_alone() {
+        let [one, other] = [(); 2].map(|()| tokio::spawn(async {}).id());
+        let exclusive = || request(Kind::Reentrant, Mode::Exclusive);
+        let (mut books, mut out) = (state(), Outbox::default());
+        let wait = enter(&mut books, exclusive(), one, &mut out).expect_err("it is asked for");
+        let held = granted(&mut books, wait, &mut out);
+        enter(&mut books, exclusive(), one, &mut out).expect_err("it is held");
+        assert_eq!(warnings(&mut books), 1);
+        assert!(held.hold.reason().is_none());
+
+        // Readers share it, and the one let in last is out: the write of its task waits for the others.
+        let read = || request(Kind::ReadWrite, Mode::Read);
+        let (mut books, mut out) = (state(), Outbox::default());
+        let wait = enter(&mut books, read(), one, &mut out).expect_err("it is asked for");
+        let last = enter(&mut books, read(), other, &mut out).expect_err("it is asked for");
+        let _stays = granted(&mut books, wait, &mut out);
+        let held = books.take_outcome(last).expect("it is settled").expect("no fault").expect("it is let in");
+        assert!(!held.leave(|| Moment::ORIGIN));
+        let write = request(Kind::ReadWrite, Mode::Write);
+        enter(&mut books, write, other, &mut out).expect_err("it is asked for");
+        assert_eq!(warnings(&mut books), 0);
+
+        // The same of an owner that is in two tasks.
+        let owner = Some(Owner::new().id());
+        let (mut books, mut out) = (state(), Outbox::default());
+        let owned = || Request { owner, ..exclusive() };
+        let wait = enter(&mut books, owned(), one, &mut out).expect_err("it is asked for");
+        let held = granted(&mut books, wait, &mut out);
+        let _stays = enter(&mut books, owned(), other, &mut out).expect("it re-enters");
+        let _ = books.release(&held, None, Moment::ORIGIN, &mut out);
+        enter(&mut books, exclusive(), one, &mut out).expect_err("it is held");
+        assert_eq!(warnings(&mut books), 0);
     }
 }

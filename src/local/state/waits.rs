@@ -103,7 +103,7 @@ impl State {
         let shares = matches!(lane.share, Share::Owner(..) | Share::Readers(..));
         match &mut lane.phase {
             Phase::Held(held) if shares => {
-                held.admit(now);
+                held.admit(None);
                 let held = held.hold.clone();
                 if request.keep {
                     self.keep(id, now, out);
@@ -220,7 +220,7 @@ impl State {
     /// Ends a wait whose future was dropped, and releases what it was given unseen.
     pub fn abandon(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) {
         if let Some(Ok(Some(held))) = self.cancel(wait, now, out)
-            && held.leave()
+            && held.leave(|| now)
         {
             self.release(&held, None, now, out);
         }

@@ -50,7 +50,8 @@ impl ReadGuard {
 
     /// What tells a later reader whether what was cached under this read is still fresh: it is while that reader's stamp
     /// is the same, for then nobody has written in between. `None` where nothing may be cached: an owner may read under
-    /// its own write, and see what is not finished.
+    /// its own write, and see what is not finished; and a read that was granted while the connection was made anew may be
+    /// of a server that the client has not met yet.
     ///
     /// Beside the [version](Self::version) a stamp knows which server gave it: a failover that lost writes may bring an
     /// old version back, with other data behind it.
@@ -69,8 +70,8 @@ impl ReadGuard {
     #[must_use]
     pub fn stamp(&self) -> Option<Stamp> {
         let held = self.0.held();
-        let stamp = Stamp { client: held.ticket.client, servers: held.servers, version: self.version() };
-        held.owner.is_none().then_some(stamp)
+        let servers = held.servers.filter(|_| held.owner.is_none())?;
+        Some(Stamp { client: held.ticket.client, servers, version: self.version() })
     }
 }
 
@@ -119,7 +120,8 @@ impl WriteGuard {
     }
 
     /// Goes on as a reader, without a moment in which somebody else could write: what was written can be read back, while
-    /// other readers enter. Where the owner has further writes, those stay.
+    /// other readers enter. Where the owner has further writes, those stay. What is left of a [fixed](crate::Lease::fixed)
+    /// lease, or of `max_hold`, is the read's: it ends no later than the write would have.
     ///
     /// # Errors
     /// See [`DowngradeError`]. Nothing is held then, neither the write nor a read.
