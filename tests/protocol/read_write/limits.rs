@@ -145,6 +145,38 @@ fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
     }
 }
 
+#[test]
+fn nor_where_the_call_met_nothing_but_dead_entries() {
+    let mut rig = Rig::shared();
+    let (a, b, gone) = (rig.client(), rig.client(), rig.client());
+    let (inside, write, read) = (a.read(), b.write(), a.read());
+    rig.granted(&inside);
+    rig.queued(&gone.write());
+    rig.add_dead(255);
+    rig.queued(&write);
+    rig.queued(&read);
+    rig.set_deadline(&gone, -1);
+    for more in [true, false] {
+        let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("it is in before the write") };
+        assert_eq!((queued.more, queued.place), (more, 2));
+        assert_eq!(rig.list().len(), 2);
+    }
+    // The new ticket of a leaving, where the lock is free then.
+    rig.leave(&write);
+    rig.leave(&read);
+    rig.queued(&gone.write());
+    rig.add_dead(255);
+    rig.queued(&write);
+    rig.set_deadline(&gone, -1);
+    let reply = rig.leave_for(inside.ticket, Some(&read));
+    let LeaveReply::Freed { more, next: Next::Queued { place, left_millis, .. } } = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!((more, place, left_millis), (true, 2, 0));
+    let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("the write has the lock") };
+    assert_eq!((queued.more, queued.place), (false, 1));
+}
+
 /// Has everybody poll who is told to, and returns how many rounds of messages that took.
 fn rounds(rig: &mut Rig, peer: &mut Peer) -> usize {
     for round in 0.. {
