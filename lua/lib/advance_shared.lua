@@ -10,8 +10,8 @@ local function advance_shared(call, waiting, own)
   if waiting.living > 0 then redis.call('ZADD', call.readers, 'XX', 0, '') end
   local winner, is_limit, dead = walk_queue(call, waiting, own)
   local run = call.run
-  -- Behind reads that stopped at the limit somebody who is to write may stand before it: it goes on from there.
-  local is_in = winner or call.blocked or not own or is_limit and (not own.queued or #run > 0)
+  -- A write before it may stand beyond the limit. Only where a further call would get no further it is let in.
+  local is_in = winner or call.blocked or not own or is_limit and (not own.queued or dead + #run > 0)
   for _, read in ipairs(run) do is_in = is_in or read.is_own end
   if not is_in and own.mode == 'read' then
     run[#run + 1] = { ticket = own.ticket, hold = own, is_own = true }

@@ -8,7 +8,8 @@ local function hand_over(call, waiting, own)
       reply = { 'freed', call.now, 0, 'granted', grant.token, grant.lease, others_wait(waiting, own.mode) }
     end
   elseif own and not grant.foreign and not join_queue(call, waiting, own) then
-    reply = { 'freed', call.now, grant.more, 'queued', waiting.living, grant.ends - call.now, waiting.last }
+    local left = math.max(0, grant.ends - call.now)
+    reply = { 'freed', call.now, grant.more, 'queued', waiting.living, left, waiting.last }
   end
   save_waiting(call, waiting)
   rewrite_queue(call, waiting)

@@ -124,7 +124,7 @@ fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
         let (a, b) = (rig.client(), rig.client());
         let (holder, write, read) = (a.write(), b.write(), a.read());
         rig.granted(&holder);
-        crowd(&mut rig, &b, 256);
+        crowd(&mut rig, &b, 128);
         rig.queued(&write);
         if leaves {
             let reply = rig.leave_for(holder.ticket, Some(&read));
@@ -138,11 +138,43 @@ fn at_the_limit_a_read_does_not_overtake_the_write_before_it() {
             let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("it is in before the write") };
             assert!(queued.more);
         }
-        assert_eq!(rig.inspect().holds.len(), 256);
+        assert_eq!(rig.inspect().holds.len(), 128);
         assert_eq!(rig.list(), [&write, &read].map(|attempt| attempt.ticket.to_string()));
         let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!() };
         assert_eq!((queued.more, queued.place), (false, 2));
     }
+}
+
+#[test]
+fn nor_where_the_call_met_nothing_but_dead_entries() {
+    let mut rig = Rig::shared();
+    let (a, b, gone) = (rig.client(), rig.client(), rig.client());
+    let (inside, write, read) = (a.read(), b.write(), a.read());
+    rig.granted(&inside);
+    rig.queued(&gone.write());
+    rig.add_dead(255);
+    rig.queued(&write);
+    rig.queued(&read);
+    rig.set_deadline(&gone, -1);
+    for more in [true, false] {
+        let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("it is in before the write") };
+        assert_eq!((queued.more, queued.place), (more, 2));
+        assert_eq!(rig.list().len(), 2);
+    }
+    // The new ticket of a leaving, where the lock is free then.
+    rig.leave(&write);
+    rig.leave(&read);
+    rig.queued(&gone.write());
+    rig.add_dead(255);
+    rig.queued(&write);
+    rig.set_deadline(&gone, -1);
+    let reply = rig.leave_for(inside.ticket, Some(&read));
+    let LeaveReply::Freed { more, next: Next::Queued { place, left_millis, .. } } = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!((more, place, left_millis), (true, 2, 0));
+    let AcquireReply::Queued(queued) = rig.poll(&read) else { panic!("the write has the lock") };
+    assert_eq!((queued.more, queued.place), (false, 1));
 }
 
 /// Has everybody poll who is told to, and returns how many rounds of messages that took.
@@ -194,7 +226,7 @@ fn past_the_limit_the_next_one_that_waits_is_told_to_go_on() {
                 }
             }
         }
-        assert_eq!(rounds(&mut rig, &mut b), 2, "{way}");
+        assert_eq!(rounds(&mut rig, &mut b), 4, "{way}");
         assert_eq!(rig.inspect().holds.len(), inside, "{way}");
     }
 }
