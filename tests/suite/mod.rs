@@ -110,6 +110,7 @@ macro_rules! for_each_case {
                 inspection_shows_readers_and_who_waits,
                 force_takes_a_lock_from_all_readers,
                 a_writer_reads_and_writes_again,
+                an_owner_that_waits_to_read_and_to_write_enters_at_once,
                 a_reader_that_asks_to_write_would_wait_for_itself,
                 an_owner_reads_again_past_waiting_writers,
                 each_hold_has_its_own_lease,

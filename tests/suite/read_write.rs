@@ -241,6 +241,23 @@ pub async fn force_takes_a_lock_from_all_readers<D: Deployment>(on: &D) {
     assert_eq!(soon("the news", writer.lost()).await, LossReason::TakenByForce);
 }
 
+/// Fails where the read waits for its own poll, half a claim later.
+pub async fn an_owner_that_waits_to_read_and_to_write_enters_at_once<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let lock = one.rw_lock("a").with_owner(&Owner::new());
+    let holder = write(&other.rw_lock("a")).await;
+    let writer = tokio::spawn(lock.write());
+    until_waiting(&other, "a", 1).await;
+    let reader = tokio::spawn(lock.read());
+    until_waiting(&other, "a", 2).await;
+    holder.unlock().await.expect("it is held");
+    let writer = soon("the write", writer).await.expect("no panic").expect("it is granted");
+    let (took, reader) = timed("the read", reader).await;
+    let reader = reader.expect("no panic").expect("it is granted");
+    assert!(took < millis(500), "{took:?}");
+    assert_eq!(reader.version(), writer.token());
+}
+
 pub async fn a_writer_reads_and_writes_again<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let owner = Owner::new();
