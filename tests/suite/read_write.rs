@@ -254,7 +254,7 @@ pub async fn an_owner_that_waits_to_read_and_to_write_enters_at_once<D: Deployme
     let writer = soon("the write", writer).await.expect("no panic").expect("it is granted");
     let (took, reader) = timed("the read", reader).await;
     let reader = reader.expect("no panic").expect("it is granted");
-    assert!(took < millis(500), "{took:?}");
+    assert!(took < Duration::from_millis(500), "{took:?}");
     assert_eq!(reader.version(), writer.token());
 }
 
