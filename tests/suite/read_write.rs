@@ -142,7 +142,8 @@ pub async fn waits_of_readers_and_writers_end_in_time<D: Deployment>(on: &D) {
 
 pub async fn sections_are_run_while_reading_and_writing<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await.rw_lock("a"), on.client().await.rw_lock("a"));
-    let limit = Duration::from_millis(50);
+    // Within it an answer must come, on a busy machine too; that it is kept is another case's subject.
+    let limit = Duration::from_millis(300);
     let version = one
         .run_read(async |reader: &ReadGuard| {
             assert!(keeps_writers_out(&other).await);
