@@ -54,7 +54,7 @@ impl Pair {
         let role = self.roles[1];
         let (token, at) = self.waiter.granted(role).await;
         let took = at.since(since);
-        assert!(took <= left + MARGIN, "granted after {took:?}, {left:?} of the lease were left");
+        assert!(took <= left + MARGIN, "{role}: granted after {took:?}, {left:?} of the lease were left");
         assert!(token > self.token);
         assert_eq!(self.waiter.ask(&format!("write {role}")).await, "true");
     }

@@ -21,7 +21,10 @@ struct Road {
 
 impl Road {
     async fn new() -> Self {
-        let scene = Scene::new();
+        Self::on(Scene::new()).await
+    }
+
+    async fn on(scene: Scene) -> Self {
         let proxy = Proxy::to(scene.server.port());
         let (client, beside) = (scene.client_at(proxy.url()).await, scene.client().await);
         Self { scene, proxy, client, beside }
@@ -44,8 +47,10 @@ impl Road {
     /// Such turns in each role, and with each of its scripts.
     async fn turns_under(fate: Fate) {
         for role in ["a", "read x", "write x"] {
-            // Lost connections in a row make the pauses before new ones longer.
-            let road = Self::new().await;
+            // Lost connections in a row make the pauses before new ones longer, up to a second: a lease outlasts that.
+            let mut scene = Scene::new();
+            scene.pace.lease = 3_000;
+            let road = Self::on(scene).await;
             let kind = if role == "a" { "reentrant" } else { "read_write" };
             for script in [hash(&format!("{kind}/acquire")), renew(), hash(&format!("{kind}/leave"))] {
                 road.turn_under(role, &script, fate).await;
