@@ -275,7 +275,8 @@ impl Client {
     /// the present grant; `false` where it is not. (Where an answer was lost, the request is repeated, and `false` may also
     /// mean that the first one had released it.) The holder is told, and the next waiter gets
     /// the lock at once: **until the message has arrived, both hold it**, and only a resource that checks tokens
-    /// keeps them apart.
+    /// keeps them apart. Of a lock that is read, the token is the readers' version, and all of them lose it, those too that
+    /// came after it was looked up.
     ///
     /// # Errors
     /// See [`LockError`].
