@@ -74,9 +74,50 @@ impl Script {
 }
 
 /// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
-/// errors name lines of this one.
+/// errors name lines of this one. `@<word>` stands for files that go together, in an order in which each finds those
+/// that it uses: what opens a `call`, the books of those who are `waiting` and how to `save` them, the `walk` over the
+/// queue, what `share`s a lock, the `reads` of it, and who `join`s the queue.
 macro_rules! compose {
-    ($name:expr, $version:literal, [$($part:expr),* $(,)?]) => {
+    ($name:expr, $version:literal, [$($parts:tt)*]) => {
+        compose!(@open { $name } $version [] $($parts)*)
+    };
+    (@open $name:tt $version:tt $done:tt @call, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/bounded.lua", "lib/peek.lua", "lib/client_of.lua", "lib/open_call.lua", "lib/read_lock.lua",
+            $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @waiting, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/new_waiting.lua", "lib/read_entry.lua", "lib/read_client.lua", "lib/read_waiting.lua",
+            "lib/touch_client.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @save, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/drop_ticket.lua", "lib/forget_queue.lua", "lib/queue_life.lua", "lib/write_waiting.lua",
+            "lib/save_waiting.lua", "lib/look_up.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @walk, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/tell.lua", "lib/read_counter.lua", "lib/mint.lua", "lib/offer.lua", "lib/judge.lua",
+            "lib/trim_queue.lua", "lib/walk_queue.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @share, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/keep_reads.lua", "lib/add_owners.lua", "lib/forget_holds.lua", "lib/drop_reads.lua",
+            "lib/let_in.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @reads, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/leave_reads.lua", "lib/restore_reads.lua", "lib/read_shared.lua", "lib/settle.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @join, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "lib/add_ticket.lua", "lib/join_queue.lua", "lib/rewrite_queue.lua", $($rest)*)
+    };
+    (@open $name:tt $version:tt [$($done:expr,)*] $part:expr, $($rest:tt)*) => {
+        compose!(@open $name $version [$($done,)* $part,] $($rest)*)
+    };
+    (@open { $name:expr } $version:tt [$($part:expr,)*]) => {
         $crate::scripts::Script {
             name: $name,
             version: $version,
