@@ -14,6 +14,7 @@ use crate::order::{self, Before, Choice};
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub lock: String,
+    pub client: ClientId,
     /// When the script ran.
     pub at: Nanos,
     pub token: u64,
@@ -186,7 +187,7 @@ impl Audit {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
-            self.grants.push(Grant { lock, at, token, block, ends });
+            self.grants.push(Grant { lock, client: ticket.client, at, token, block, ends });
         }
         finding
     }
@@ -205,13 +206,14 @@ impl Audit {
 }
 
 impl Audit {
-    /// When the server first gave the grant that this token belongs to, and until when it kept it; `None` where it never
-    /// did.
-    pub fn span(&self, lock: &str, token: u64) -> Option<(Nanos, Nanos)> {
+    /// The first grant of the block that this token belongs to, kept until the last of them ended; `None` where the
+    /// server never gave one.
+    pub fn first(&self, lock: &str, token: u64) -> Option<Grant> {
         let has =
             |grant: &&Grant| grant.lock == lock && (grant.token..grant.token + grant.block).contains(&token);
-        let spans = self.grants.iter().filter(has).map(|grant| (grant.at, grant.ends));
-        spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        let first = self.grants.iter().filter(has).min_by_key(|grant| grant.at)?;
+        let ends = self.grants.iter().filter(has).map(|grant| grant.ends).max()?;
+        Some(Grant { ends, ..first.clone() })
     }
 
     /// Whether this grant was made before `time`.

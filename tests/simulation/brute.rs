@@ -24,7 +24,7 @@ fn hold(dice: &Dice) -> Hold {
         asked,
         granted,
         trusted: granted + dice.below(8),
-        began: Nanos::MAX,
+        joins: false,
         promised: 0,
         released: Some(granted + dice.below(8)).filter(|_| dice.percent(60.0)),
         lost: None,

@@ -56,8 +56,10 @@ pub struct Hold {
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
     pub trusted: Nanos,
-    /// When the server first granted its token, to whatever hold of its owner, and until when it kept it at most.
-    pub began: Nanos,
+    /// Whether its owner was inside already: the server first granted its token to another client, or before it was
+    /// asked for.
+    pub joins: bool,
+    /// Until when the server kept its token at most.
     pub promised: Nanos,
     /// When its holder began to give it back.
     pub released: Option<Nanos>,
@@ -315,7 +317,7 @@ impl Scribe {
                 asked,
                 granted: now,
                 trusted: self.until(now, left),
-                began: Nanos::MAX,
+                joins: false,
                 promised: 0,
                 released: None,
                 lost: None,

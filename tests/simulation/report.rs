@@ -126,8 +126,9 @@ impl World {
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             for hold in &mut history.holds {
-                if let Some(span) = self.audit.span(&self.locks[hold.lock].key(), hold.token) {
-                    (hold.began, hold.promised) = span;
+                if let Some(first) = self.audit.first(&self.locks[hold.lock].key(), hold.token) {
+                    hold.promised = first.ends;
+                    hold.joins = first.at < hold.asked || first.client != self.processes[hold.client].id;
                 }
             }
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks);
