@@ -234,6 +234,7 @@ impl Client {
             owner: None,
             max_hold: None,
             label: self.config.label.clone(),
+            keep: false,
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Handle {
     pub owner: Option<Owner>,
     pub max_hold: Option<Duration>,
     pub label: Option<Arc<str>>,
+    /// Whether a read's hold stays when its last reader is out.
+    pub keep: bool,
 }
 
 /// How long an acquisition may wait for other holders.
@@ -63,7 +65,7 @@ impl Handle {
         patience: Patience,
     ) -> impl Future<Output = Result<Option<G>, LockError>> + Send + use<G> {
         // Combined, and not an async block: that would have room for the request twice, and be moved with it.
-        match self.request(mode, self.present_owner(), !matches!(patience, Patience::None)) {
+        match self.request(mode, self.present_owner(), patience) {
             Ok(request) => acquire(self.tether.clone(), request, patience.deadline())
                 .map_ok(|grip| grip.map(G::of))
                 .left_future(),
@@ -76,7 +78,7 @@ impl Handle {
         self.owner.clone().or_else(Owner::current)
     }
 
-    pub fn request(&self, mode: Mode, owner: Option<Owner>, waits: bool) -> Result<Request, LockError> {
+    pub fn request(&self, mode: Mode, owner: Option<Owner>, patience: Patience) -> Result<Request, LockError> {
         if self.max_hold.is_some_and(|limit| limit.is_zero()) {
             return Err(LockError::InvalidMaxHold);
         }
@@ -87,8 +89,8 @@ impl Handle {
             lease: self.lease.clone()?,
             max_hold: self.max_hold,
             label: self.label.clone(),
-            waits,
-            keep: false,
+            waits: !matches!(patience, Patience::None),
+            keep: self.keep,
         })
     }
 }

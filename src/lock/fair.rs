@@ -58,7 +58,7 @@ impl FairLock {
     /// # Ok(()) }
     /// ```
     pub fn queue(&self) -> impl Future<Output = Result<Place, LockError>> + Send + use<> {
-        let request = self.0.request(Mode::Exclusive, self.0.present_owner(), true);
+        let request = self.0.request(Mode::Exclusive, self.0.present_owner(), Patience::Endless);
         let tether = self.0.tether.clone();
         async move {
             let mut place = match tether.local().enter(request?) {

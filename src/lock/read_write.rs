@@ -12,7 +12,7 @@ use crate::error::{LockError, NotObtained, RunError};
 use crate::guard::{Grip, Gripped};
 use crate::handle::{Handle, Patience, setting_methods, taking_methods};
 use crate::lease::Lease;
-use crate::local::{HoldRef, Request};
+use crate::local::HoldRef;
 use crate::owner::Owner;
 use crate::scripts::Mode;
 use crate::sync::{Mutex, lock};
@@ -62,7 +62,6 @@ pub struct RwLock(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     handle: Handle,
-    cached: bool,
     /// The shared hold by which this handle, or a clone of it, read last: while it is there nobody needs the client's
     /// books. (Its mutex is of this handle alone, and held for one copy of a pointer.)
     shared: Shared,
@@ -116,7 +115,7 @@ taking_methods!(
 
 impl RwLock {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self(Arc::new(Inner { handle, cached: false, shared: Shared::default() }))
+        Self(Arc::new(Inner { handle, shared: Shared::default() }))
     }
 
     /// This lock with reads that are cached: when the last reader of this client is out its hold stays, so that the next
@@ -142,9 +141,7 @@ impl RwLock {
     /// ```
     #[must_use]
     pub fn cached(&self) -> Self {
-        let mut inner = Inner::clone(&self.0);
-        inner.cached = true;
-        Self(Arc::new(inner))
+        self.clone().with(|handle| handle.keep = true)
     }
 
     /// Reads if that needs no answer of the server: a hold that this client's readers share is there and no writer is
@@ -163,12 +160,10 @@ impl RwLock {
     #[must_use = "a guard that is dropped at once reads nothing"]
     pub fn try_read_cached(&self) -> Option<ReadGuard> {
         let owner = self.0.handle.present_owner();
-        if owner.is_none()
-            && let Some(grip) = self.0.join()
-        {
-            return Some(ReadGuard::of(grip));
+        if let Some(guard) = self.0.join(owner.as_ref()) {
+            return Some(guard);
         }
-        let request = self.0.request(Mode::Read, owner, Patience::None).ok()?;
+        let request = self.0.handle.request(Mode::Read, owner, Patience::None).ok()?;
         let tether = &self.0.handle.tether;
         let held = tether.reenter(&request)?;
         Some(self.0.reader(Grip::new(tether.clone(), held)))
@@ -190,12 +185,10 @@ impl RwLock {
     ) -> impl Future<Output = Result<Option<ReadGuard>, LockError>> + Send + use<> {
         let (inner, owner) = (self.0.clone(), self.0.handle.present_owner());
         async move {
-            if owner.is_none()
-                && let Some(grip) = inner.join()
-            {
-                return Ok(Some(ReadGuard::of(grip)));
+            if let Some(guard) = inner.join(owner.as_ref()) {
+                return Ok(Some(guard));
             }
-            let request = inner.request(Mode::Read, owner, patience)?;
+            let request = inner.handle.request(Mode::Read, owner, patience)?;
             let grip = acquire(inner.handle.tether.clone(), request, patience.deadline()).await?;
             Ok(grip.map(|grip| inner.reader(grip)))
         }
@@ -205,23 +198,19 @@ impl RwLock {
         &self,
         patience: Patience,
     ) -> impl Future<Output = Result<Option<WriteGuard>, LockError>> + Send + use<> {
-        let request = self.0.request(Mode::Write, self.0.handle.present_owner(), patience);
-        let tether = self.0.handle.tether.clone();
-        async move { Ok(acquire(tether, request?, patience.deadline()).await?.map(WriteGuard::of)) }
+        self.0.handle.attempt(Mode::Write, patience)
     }
 }
 
 impl Inner {
-    fn request(&self, mode: Mode, owner: Option<Owner>, patience: Patience) -> Result<Request, LockError> {
-        let waits = !matches!(patience, Patience::None);
-        Ok(Request { keep: self.cached, ..self.handle.request(mode, owner, waits)? })
-    }
-
-    /// Reads along with others by the hold that is known here, if it is still there.
-    fn join(&self) -> Option<Grip> {
+    /// Reads along with others by the hold that is known here, if it is still there. An owner reads by its own.
+    fn join(&self, owner: Option<&Owner>) -> Option<ReadGuard> {
+        if owner.is_some() {
+            return None;
+        }
         let held = lock(&self.shared.0).clone()?;
-        let tether = &self.handle.tether;
-        held.admit(self.cached, tether.now()).then(|| Grip::new(tether.clone(), held))
+        let Handle { tether, keep, .. } = &self.handle;
+        held.admit(*keep, tether.now()).then(|| ReadGuard::of(Grip::new(tether.clone(), held)))
     }
 
     /// The guard of a read that the books have let in; later ones may join it.
