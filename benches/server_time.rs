@@ -15,7 +15,7 @@ mod shared;
 mod support;
 
 use lockwright::internals::scripts::*;
-use measure::{crowd, server_micros};
+use measure::{crowd, samples};
 use rig::Rig;
 use support::median;
 
@@ -62,7 +62,7 @@ const OPERATIONS: [(&str, Measure); 5] = [
     ("leave and hand over to another client", |waiting| (waiting > 0).then(|| hand_over(waiting))),
 ];
 
-/// The median over rounds of the server's time for `call`. `make` is not measured.
+/// The median over rounds of the server's mean time.
 fn measured<S>(
     rig: &mut Rig,
     times: usize,
@@ -70,17 +70,8 @@ fn measured<S>(
     make: impl Fn(&mut Rig, &mut S) -> Call,
     after: impl Fn(&mut Rig, &mut S),
 ) -> f64 {
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut sum = 0.0;
-        for _ in 0..times {
-            let call = make(rig, state);
-            sum += server_micros(rig, &call);
-            after(rig, state);
-        }
-        rounds.push(sum / times as f64);
-    }
-    median(rounds)
+    let mut mean = || samples(rig, times, state, &make, &after).iter().sum::<f64>() / times as f64;
+    median((0..ROUNDS).map(|_| mean()).collect())
 }
 
 fn acquire_free() -> f64 {

@@ -23,7 +23,7 @@ use crate::chaos_faults::{MARGIN, check_left, lease_left, millis, now, waiting};
 use crate::suite::{take, until_waiting};
 use crate::support::kinds;
 use crate::support::resp::Connection;
-use crate::support::time::{eventually, soon};
+use crate::support::time::{eventually, soon, soon_granted};
 use crate::support::worker::{Pace, Scene, Worker};
 
 mod order;
@@ -174,7 +174,7 @@ impl Queue {
 
 /// The guard of a waiter that must be served within `limit`, and a margin, after `since`.
 async fn served(waiter: Waiter, since: Moment, limit: Duration) -> Guard {
-    let guard = soon("the lock", waiter).await.expect("no panic").expect("it is granted");
+    let guard = soon_granted("the lock", waiter).await;
     let took = now().since(since);
     assert!(took <= limit + MARGIN, "served after {took:?}, which may be {limit:?}");
     guard

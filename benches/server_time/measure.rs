@@ -29,8 +29,21 @@ pub fn timed(rig: &mut Rig, call: &Call) -> (Value, f64) {
     (reply, micros(rig))
 }
 
-pub fn server_micros(rig: &mut Rig, call: &Call) -> f64 {
-    timed(rig, call).1
+/// The server's microseconds for so many calls. Neither `make` nor `after` is measured.
+pub fn samples<S>(
+    rig: &mut Rig,
+    times: usize,
+    state: &mut S,
+    make: impl Fn(&mut Rig, &mut S) -> Call,
+    after: impl Fn(&mut Rig, &mut S),
+) -> Vec<f64> {
+    let sample = |_| {
+        let call = make(rig, state);
+        let (_, micros) = timed(rig, &call);
+        after(rig, state);
+        micros
+    };
+    (0..times).map(sample).collect()
 }
 
 /// A lock that is held, with so many waiting tickets of a few clients.

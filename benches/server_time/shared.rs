@@ -2,7 +2,7 @@
 
 use lockwright::internals::scripts::*;
 
-use crate::measure::server_micros;
+use crate::measure::samples;
 use crate::rig::{Peer, Rig};
 
 type Measure = fn(usize) -> f64;
@@ -27,7 +27,7 @@ const TIMES: usize = 50;
 const FEW: usize = 10;
 
 /// The least of the server's times for so many calls: what others do on the machine counts as the server's work, and a
-/// call that takes a millisecond seldom goes without. `make` is not measured.
+/// call that takes a millisecond seldom goes without.
 fn measured<S>(
     rig: &mut Rig,
     times: usize,
@@ -35,13 +35,7 @@ fn measured<S>(
     make: impl Fn(&mut Rig, &mut S) -> Call,
     after: impl Fn(&mut Rig, &mut S),
 ) -> f64 {
-    let mut least = f64::MAX;
-    for _ in 0..times {
-        let call = make(rig, state);
-        least = least.min(server_micros(rig, &call));
-        after(rig, state);
-    }
-    least
+    samples(rig, times, state, make, after).into_iter().fold(f64::MAX, f64::min)
 }
 
 /// A lock with so many reads inside, each of a client of its own that hears its messages.

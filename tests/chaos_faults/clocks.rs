@@ -10,7 +10,7 @@ use lockwright::{LockError, LossReason};
 use super::*;
 use crate::suite::{info, take, timed, until_waiting, wait_for};
 use crate::support::kinds::{self, KINDS};
-use crate::support::time::soon;
+use crate::support::time::soon_granted;
 use crate::support::worker::{Scene, Worker};
 
 const SECOND: i64 = 1_000_000_000;
@@ -87,7 +87,7 @@ async fn d28_a_key_without_an_expiry_blocks_nobody_beyond_the_lease() {
         holder.kill();
         let mut outside = scene.server.connection();
         assert_eq!(outside.ok(&["PERSIST", &format!("lw:{{{name}}}")]).int(), 1);
-        let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+        let guard = soon_granted("the lock", waiting).await;
         let took = now().since(since);
         assert!(guard.token() > token && took <= left + MARGIN, "{took:?} of {left:?}");
         drop(guard);
@@ -187,7 +187,7 @@ async fn d33_a_holder_that_slept_with_its_host_knows_that_its_lease_is_over() {
     until_waiting(&other, "a", 1).await;
     let since = now();
     holder.signal("STOP");
-    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the lock", waiting).await;
     assert!(next.token() > token);
     holder.order("look a");
     shim.hold_monotonic(now().since(since));

@@ -12,7 +12,7 @@ use super::*;
 use crate::suite::{BY_MESSAGE, slow_to_poll, take, timed, until_waiting, wait_for};
 use crate::support::kinds::{self, AnyGuard, KINDS, lock_of};
 use crate::support::proxy::{Proxy, Way};
-use crate::support::time::soon;
+use crate::support::time::{soon, soon_granted};
 use crate::support::worker::Scene;
 
 fn kill_all(server: &Server, kind: &str) {
@@ -148,7 +148,7 @@ async fn c17_whoever_lags_behind_the_messages_is_served_all_the_same() {
     })
     .await;
     outside.ok(&words);
-    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let guard = soon_granted("the lock", waiting).await;
     assert!(now().since(since) < BY_MESSAGE, "served after {:?}", now().since(since));
     drop((guard, client));
     check_left(&scene.server).await;
@@ -182,7 +182,7 @@ async fn c18_a_storm_of_other_messages_delays_no_hand_over() {
         until_waiting(&clients[turn % 2], "a", 1).await;
         let since = now();
         guard.unlock().await.expect("it is held");
-        drop(soon("the lock", waiting).await.expect("no panic").expect("it is granted"));
+        drop(soon_granted("the lock", waiting).await);
         spans.push(now().since(since));
     }
     stop.store(true, Ordering::SeqCst);

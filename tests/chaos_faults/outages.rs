@@ -9,7 +9,7 @@ use crate::suite::{take, timed, until, until_waiting, wait_for};
 use crate::support::kinds::{self, lock_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::free_port;
-use crate::support::time::soon;
+use crate::support::time::{soon, soon_granted};
 use crate::support::worker::{Pace, Scene};
 use crate::wire::connecting::{OLD, fake};
 
@@ -61,7 +61,7 @@ async fn vanish_between([holds, waits]: [&str; 2], ways: &[Way]) {
     assert_eq!(reason, LossReason::Expired);
     assert!(heard <= trusted.plus(millis(100)), "{:?} late", heard.since(trusted));
     assert!(!guard.is_held() && !waiting.is_finished(), "the next one is inside before the loss was heard");
-    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the lock", waiting).await;
     assert!(next.token() > token);
     assert!(guard.unlock().await.is_err());
     proxy.heal();

@@ -8,7 +8,7 @@ use super::*;
 use crate::suite::{info, is_busy, is_free, take, timed, until_waiting, wait_for};
 use crate::support::kinds::{self, lock_of};
 use crate::support::proxy::{Fate, Proxy};
-use crate::support::time::soon;
+use crate::support::time::{soon, soon_granted};
 use crate::support::worker::Scene;
 
 /// A client whose requests can meet a fate, and one that looks from beside.
@@ -219,7 +219,7 @@ async fn c10_single_bytes_at_a_kilobyte_a_second_are_enough() {
     let waiting = tokio::spawn(road.beside.lock("a").lock());
     until_waiting(&road.beside, "a", 1).await;
     guard.unlock().await.expect("it is held");
-    soon("the lock", waiting).await.expect("no panic").expect("it is granted").unlock().await.expect("held");
+    soon_granted("the lock", waiting).await.unlock().await.expect("held");
     drop(client);
     road.end().await;
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::suite::{info, is_free, take, timed, until_waiting, wait_for};
 use crate::support::fence::Writer;
 use crate::support::resp::Reply;
-use crate::support::time::soon;
+use crate::support::time::{soon, soon_granted};
 use crate::support::worker::Scene;
 
 // `local/state/connection.rs`, `not_after`: what was stuck in the server's sockets has no late effect.
@@ -64,7 +64,7 @@ async fn d20_a_loading_server_is_waited_for() {
     }
     assert!(loading, "it was loaded at once");
     let scene = restarting.await.expect("it restarts");
-    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let guard = soon_granted("the lock", waiting).await;
     guard.unlock().await.expect("it is held");
     assert!(is_free(&info(&client, "a").await));
     drop(scene);
@@ -126,7 +126,7 @@ async fn d21_whoever_waits_over_a_restart_without_data_is_served() {
     until_waiting(&holder, "a", 1).await;
     scene.server.kill();
     scene.server.restart();
-    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the lock", waiting).await;
     assert!(next.token() > guard.token());
     drop((guard, next, holder, waiter));
     check_left(&scene.server).await;

@@ -12,7 +12,7 @@ use crate::suite::{is_busy, pass, take, until_waiting, wait_for};
 use crate::support::kinds::{self, KINDS, READ_WRITE, lock_of};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::Server;
-use crate::support::time::{eventually, soon};
+use crate::support::time::{eventually, soon, soon_granted};
 
 /// Polls `inner` so many times; then is ready, with its output if it has one.
 struct AtMost<F> {
@@ -103,7 +103,7 @@ async fn b2_a_queued_lock_that_is_dropped_leaves_the_queue_to_the_others() {
         dropped.abort();
         until_waiting(&holder, name, 1).await;
         guard.unlock().await.expect("it is held");
-        let guard = soon("the next in the queue", waiting).await.expect("no panic").expect("it is granted");
+        let guard = soon_granted("the next in the queue", waiting).await;
         assert!(guard.is_held());
         drop(guard);
         gone_after(&server, Duration::ZERO, "the queue").await;
@@ -147,7 +147,7 @@ async fn b2_a_reader_or_writer_that_is_dropped_leaves_the_queue_to_the_others() 
         dropped.abort();
         until_waiting(&holder, "x", 1).await;
         guard.unlock().await.expect("it is held");
-        let guard = soon("the next in the queue", waiting).await.expect("no panic").expect("it is granted");
+        let guard = soon_granted("the next in the queue", waiting).await;
         assert!(guard.is_held());
         drop(guard);
         gone_after(&server, Duration::ZERO, "the queue").await;
@@ -161,7 +161,7 @@ async fn b2_a_reader_or_writer_that_is_dropped_leaves_the_queue_to_the_others() 
         until_waiting(&holder, "x", 2).await;
         drop(writing);
         let beside =
-            soon("the read behind the writer", reading).await.expect("no panic").expect("it is granted");
+            soon_granted("the read behind the writer", reading).await;
         assert!(reader.is_held() && beside.is_held());
         beside.unlock().await.expect("it is held");
     }

@@ -12,7 +12,7 @@ use super::{connect, quick};
 use crate::suite::{info, take, timed, until_free, wait_for};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
-use crate::support::time::soon;
+use crate::support::time::{soon, soon_granted};
 
 /// Numbers that repeat from a seed, which a failure prints.
 pub struct Dice(Chance);
@@ -102,7 +102,7 @@ async fn f3n_different_names_are_different_locks() {
         crate::suite::until_waiting(&client, name, 1).await;
         guard.unlock().await.expect("it is held");
         assert!(
-            soon("the hand-over", waiting).await.expect("no panic").expect("it is granted").is_held(),
+            soon_granted("the hand-over", waiting).await.is_held(),
             "{name:?}"
         );
     }
@@ -200,7 +200,7 @@ async fn f7n_waits_of_any_length_work() {
     crate::suite::until_waiting(&other, "x", 1).await;
     guard.unlock().await.expect("it is held");
     for wait in waiting {
-        assert!(soon("the lock", wait).await.expect("no panic").expect("it is granted").is_some());
+        assert!(soon_granted("the lock", wait).await.is_some());
     }
 }
 

@@ -9,7 +9,7 @@ use super::{assert_all_mortal, connect, leftovers, quick, set, works};
 use crate::suite::{pass, take, until, until_waiting};
 use crate::support::resp::{Connection, Reply};
 use crate::support::server::Server;
-use crate::support::time::{eventually, soon};
+use crate::support::time::{eventually, soon, soon_granted};
 
 const LEASE: Duration = Duration::from_millis(600);
 
@@ -54,7 +54,7 @@ async fn d8_a_full_server_renews_extends_releases_and_hands_over() {
     two.extend(Duration::from_secs(2)).await.expect("it is made longer");
     assert!(two.remaining() > LEASE);
     one.unlock().await.expect("it is released");
-    let next = soon("the next", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the next", waiting).await;
     pass(LEASE * 2).await;
     assert!(next.is_held(), "its claim was renewed");
     next.unlock().await.expect("it is released");

@@ -5,7 +5,7 @@ use lockwright::{DowngradeError, Lease, LossReason, Owner, ReadGuard, WriteGuard
 
 use super::*;
 use crate::suite::{info, timed, until_waiting};
-use crate::support::time::eventually;
+use crate::support::time::{eventually, soon_granted};
 
 async fn is_held(client: &Client) -> bool {
     !client.inspect("a").await.expect("the server answers").holds.is_empty()
@@ -85,7 +85,7 @@ async fn b20_a_reader_that_asks_to_write_is_refused_and_reads_on() {
         assert!(reader.is_held());
         reader.unlock().await.expect("it is held");
         if let Some(waiting) = waiting {
-            drop(soon("the write", waiting).await.expect("no panic").expect("it is granted"));
+            drop(soon_granted("the write", waiting).await);
         }
         soon("the owner's write", lock.write())
             .await

@@ -11,7 +11,7 @@ use crate::support::kinds;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
-use crate::support::time::{eventually, soon};
+use crate::support::time::{eventually, soon, soon_granted};
 
 const LEASE: Duration = Duration::from_millis(900);
 
@@ -84,7 +84,7 @@ async fn d4_a_busy_server_is_waited_for_within_the_limit() {
     pass(Duration::from_millis(100)).await;
     assert!(!waiting.is_finished());
     killer.ok(&["SCRIPT", "KILL"]);
-    let guard = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let guard = soon_granted("the lock", waiting).await;
     guard.unlock().await.expect("it is held");
     eventually("no trace of the first", || leftovers(&mut killer).is_empty()).await;
 }
@@ -252,7 +252,7 @@ async fn d24_a_flush_is_found_out_and_waiters_go_on() {
         drop(guard);
         let token = next.token();
         next.unlock().await.expect("the old release does not touch it");
-        let last = soon("the last", behind).await.expect("no panic").expect("it is granted");
+        let last = soon_granted("the last", behind).await;
         assert!(last.token() > token);
     }
 }

@@ -33,7 +33,7 @@ pub async fn a_downgrade_lets_waiting_readers_in_and_no_writer<D: Deployment>(on
     }
     assert!(!behind.is_finished() && keeps_readers_out(&lock).await);
     drop(readers);
-    let writer = soon("the write", behind).await.expect("no panic").expect("it is granted");
+    let writer = soon_granted("the write", behind).await;
     writer.unlock().await.expect("it is held");
 }
 

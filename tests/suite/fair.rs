@@ -73,7 +73,7 @@ pub async fn an_owner_enters_its_fair_lock_again<D: Deployment>(on: &D) {
     let remote = soon("the lock", there.fair_lock("a").with_owner(&owner).lock()).await.expect("it is ours");
     assert_eq!([inner.token(), remote.token()], [outer.token(); 2]);
     drop((outer, inner, remote));
-    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the lock", waiting).await;
     next.unlock().await.expect("it is held");
 }
 
@@ -90,10 +90,7 @@ pub async fn one_name_is_one_kind<D: Deployment>(on: &D) {
     let after = info(&client, "a").await;
     assert_eq!((after.holds.len(), &after.waiting[0].ticket), (1, &before.waiting[0].ticket));
     fair.unlock().await.expect("it is held");
-    soon("the lock", waiting)
-        .await
-        .expect("no panic")
-        .expect("it is granted")
+    soon_granted("the lock", waiting).await
         .unlock()
         .await
         .expect("it is held");

@@ -19,7 +19,7 @@ use lockwright::internals::clock::Clock;
 use lockwright::{Client, ClientBuilder, Guard, LockInfo};
 
 use crate::support::kinds;
-use crate::support::time::{PATIENCE, soon};
+use crate::support::time::{PATIENCE, soon, soon_granted};
 
 /// The cases, by topic, with what a back end must be capable of to run them.
 macro_rules! for_each_case {

@@ -210,7 +210,7 @@ pub async fn inspection_shows_readers_and_who_waits<D: Deployment>(on: &D) {
     assert!(shown.holds.iter().all(|hold| (10_000..=30_000).contains(&hold.left_millis)), "{shown:?}");
     assert_eq!((shown.waiting[0].mode, shown.waiting[0].label.as_deref()), (Mode::Write, Some("the writer")));
     drop((here, there));
-    let writer = soon("the write", waiting).await.expect("no panic").expect("it is granted");
+    let writer = soon_granted("the write", waiting).await;
     let shown = info(&one, "a").await;
     assert_eq!((shown.mode, shown.token), (Some(Mode::Write), Some(writer.token())));
     assert_eq!((shown.holds.len(), shown.waiting_count), (1, 0));
@@ -230,7 +230,7 @@ pub async fn force_takes_a_lock_from_all_readers<D: Deployment>(on: &D) {
     for reason in reasons {
         assert_eq!(reason.expect("no panic"), LossReason::TakenByForce);
     }
-    let writer = soon("the write", waiting).await.expect("no panic").expect("it is granted");
+    let writer = soon_granted("the write", waiting).await;
     for reader in readers {
         assert!(!reader.is_held());
         assert_eq!(reader.unlock().await, Err(UnlockError::Lost(LossReason::TakenByForce)));
@@ -252,7 +252,7 @@ pub async fn an_owner_that_waits_to_read_and_to_write_enters_at_once<D: Deployme
     let reader = tokio::spawn(lock.read());
     until_waiting(&other, "a", 2).await;
     holder.unlock().await.expect("it is held");
-    let writer = soon("the write", writer).await.expect("no panic").expect("it is granted");
+    let writer = soon_granted("the write", writer).await;
     let (took, reader) = timed("the read", reader).await;
     let reader = reader.expect("no panic").expect("it is granted");
     assert!(took < Duration::from_millis(500), "{took:?}");
@@ -302,7 +302,7 @@ pub async fn a_reader_that_asks_to_write_would_wait_for_itself<D: Deployment>(on
     let writing = tokio::spawn(remote.write());
     until_waiting(&one, "a", 2).await;
     stranger.unlock().await.expect("it is held");
-    let reader = soon("the read", reading).await.expect("no panic").expect("it is granted");
+    let reader = soon_granted("the read", reading).await;
     assert_eq!(soon("an answer", writing).await.expect("no panic").err(), Some(LockError::WouldDeadlock));
     assert!(reader.is_held());
 }
@@ -320,10 +320,7 @@ pub async fn an_owner_reads_again_past_waiting_writers<D: Deployment>(on: &D) {
     assert!(keeps_readers_out(&other.rw_lock("a")).await && !waiting.is_finished());
     assert_eq!([here.version(), there.version()], [outer.version(); 2]);
     drop((outer, here, there));
-    soon("the write", waiting)
-        .await
-        .expect("no panic")
-        .expect("it is granted")
+    soon_granted("the write", waiting).await
         .unlock()
         .await
         .expect("it is held");

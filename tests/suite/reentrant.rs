@@ -89,7 +89,7 @@ pub async fn a_wait_for_a_holder_is_no_wait_for_the_server<D: Deployment>(on: &D
     pass(Duration::from_secs(4)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     guard.unlock().await.expect("it is held");
-    assert!(soon("the lock", waiting).await.expect("no panic").expect("it is granted").is_held());
+    assert!(soon_granted("the lock", waiting).await.is_held());
 }
 
 pub async fn a_release_wakes_a_waiter_of_another_client<D: Deployment>(on: &D) {
@@ -277,7 +277,7 @@ pub async fn force_takes_a_lock_from_its_holder<D: Deployment>(on: &D) {
     let (took, reason) = timed("the news", lost).await;
     assert!(took < BY_MESSAGE && reason.expect("no panic") == LossReason::TakenByForce, "after {took:?}");
     assert!(!guard.is_held());
-    let next = soon("the lock", waiting).await.expect("no panic").expect("it is granted");
+    let next = soon_granted("the lock", waiting).await;
     assert!(next.token() > guard.token());
     assert_eq!(guard.unlock().await, Err(UnlockError::Lost(LossReason::TakenByForce)));
     // What was lost frees nothing.
@@ -307,10 +307,7 @@ pub async fn inspection_shows_holders_and_waiters<D: Deployment>(on: &D) {
     // The default lease, of which little has passed.
     assert!((10_000..=30_000).contains(&info.holds[0].left_millis), "{:?}", info.holds);
     guard.unlock().await.expect("it is held");
-    soon("the lock", waiting)
-        .await
-        .expect("no panic")
-        .expect("it is granted")
+    soon_granted("the lock", waiting).await
         .unlock()
         .await
         .expect("it is held");

@@ -141,7 +141,7 @@ pub async fn readers_that_come_behind_a_writer_wait_for_it<D: Deployment>(on: &D
     let token = writer.token();
     writer.unlock().await.expect("it is held");
     for reader in behind {
-        let reader = soon("the read", reader).await.expect("no panic").expect("it is granted");
+        let reader = soon_granted("the read", reader).await;
         assert!(version < token && token < reader.version());
     }
 }
@@ -155,10 +155,7 @@ pub async fn a_read_that_was_not_asked_back_is_asked_for_again<D: Deployment>(on
     until_waiting(&one, "a", 1).await;
     until("the message", async || one.rw_lock("a").try_read_cached().is_none()).await;
     drop(reader);
-    soon("the write", waiting)
-        .await
-        .expect("no panic")
-        .expect("it is granted")
+    soon_granted("the write", waiting).await
         .unlock()
         .await
         .expect("it is held");
@@ -248,7 +245,7 @@ pub async fn a_reader_that_is_dropped_while_others_wait_leaves_them_waiting<D: D
     }
     assert_eq!(info(&other, "a").await.waiting_count, 1);
     writer.unlock().await.expect("it is held");
-    let reader = soon("the read", stays).await.expect("no panic").expect("it is granted");
+    let reader = soon_granted("the read", stays).await;
     reader.unlock().await.expect("it is held");
     until_free(&other, "a").await;
 }

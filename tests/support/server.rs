@@ -7,6 +7,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
 use super::resp::Connection;
 
 /// A `redis-server` process with a folder of its own. Stopped when dropped.
@@ -125,10 +127,15 @@ impl Drop for Server {
     }
 }
 
-/// Sends a signal, `STOP` for instance, to a process that this one has started.
+/// Sends a signal to a process that this one has started. After a `STOP` no thread of it runs any more: each takes the
+/// signal where it runs next, and on a busy machine one that is due goes on for a while.
 pub fn signal(pid: u32, name: &str) {
     let done = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
     assert!(done.expect("kill runs").success());
+    if name == "STOP" {
+        let child = WaitId::Pid(Pid::from_raw(pid.cast_signed()).expect("it is no group"));
+        waitid(child, WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("it is a child of this process");
+    }
 }
 
 /// A port that nobody listens on now.

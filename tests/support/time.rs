@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use lockwright::LockError;
 use lockwright::internals::clock::Clock;
+use tokio::task::JoinHandle;
 
 /// Longer than anything takes on a busy machine, so that only what never comes is missed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,4 +31,9 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         result = future => result,
         () = clock.sleep(PATIENCE) => panic!("{what} does not come"),
     }
+}
+
+/// The guard that a spawned waiter is given; panics where it is not within [`PATIENCE`].
+pub async fn soon_granted<G>(what: &str, waiter: JoinHandle<Result<G, LockError>>) -> G {
+    soon(what, waiter).await.expect("no panic").expect("it is granted")
 }
