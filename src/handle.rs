@@ -78,7 +78,12 @@ impl Handle {
         self.owner.clone().or_else(Owner::current)
     }
 
-    pub fn request(&self, mode: Mode, owner: Option<Owner>, patience: Patience) -> Result<Request, LockError> {
+    pub fn request(
+        &self,
+        mode: Mode,
+        owner: Option<Owner>,
+        patience: Patience,
+    ) -> Result<Request, LockError> {
         if self.max_hold.is_some_and(|limit| limit.is_zero()) {
             return Err(LockError::InvalidMaxHold);
         }

@@ -160,8 +160,7 @@ async fn b2_a_reader_or_writer_that_is_dropped_leaves_the_queue_to_the_others() 
         let reading = tokio::spawn(kinds::hold(&other, "read x"));
         until_waiting(&holder, "x", 2).await;
         drop(writing);
-        let beside =
-            soon_granted("the read behind the writer", reading).await;
+        let beside = soon_granted("the read behind the writer", reading).await;
         assert!(reader.is_held() && beside.is_held());
         beside.unlock().await.expect("it is held");
     }

@@ -101,10 +101,7 @@ async fn f3n_different_names_are_different_locks() {
         let waiting = tokio::spawn(other.lock(name).lock());
         crate::suite::until_waiting(&client, name, 1).await;
         guard.unlock().await.expect("it is held");
-        assert!(
-            soon_granted("the hand-over", waiting).await.is_held(),
-            "{name:?}"
-        );
+        assert!(soon_granted("the hand-over", waiting).await.is_held(), "{name:?}");
     }
 }
 

@@ -90,10 +90,7 @@ pub async fn one_name_is_one_kind<D: Deployment>(on: &D) {
     let after = info(&client, "a").await;
     assert_eq!((after.holds.len(), &after.waiting[0].ticket), (1, &before.waiting[0].ticket));
     fair.unlock().await.expect("it is held");
-    soon_granted("the lock", waiting).await
-        .unlock()
-        .await
-        .expect("it is held");
+    soon_granted("the lock", waiting).await.unlock().await.expect("it is held");
     let reentrant = take(&client, "a").await;
     assert_eq!(client.fair_lock("a").try_lock().await.unwrap_err(), mismatch("reentrant"));
     reentrant.unlock().await.expect("it is held");

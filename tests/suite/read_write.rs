@@ -320,10 +320,7 @@ pub async fn an_owner_reads_again_past_waiting_writers<D: Deployment>(on: &D) {
     assert!(keeps_readers_out(&other.rw_lock("a")).await && !waiting.is_finished());
     assert_eq!([here.version(), there.version()], [outer.version(); 2]);
     drop((outer, here, there));
-    soon_granted("the write", waiting).await
-        .unlock()
-        .await
-        .expect("it is held");
+    soon_granted("the write", waiting).await.unlock().await.expect("it is held");
 }
 
 /// Each hold ends with its own lease: neither a shorter one's renewal nor a second entry changes another's.

@@ -307,9 +307,6 @@ pub async fn inspection_shows_holders_and_waiters<D: Deployment>(on: &D) {
     // The default lease, of which little has passed.
     assert!((10_000..=30_000).contains(&info.holds[0].left_millis), "{:?}", info.holds);
     guard.unlock().await.expect("it is held");
-    soon_granted("the lock", waiting).await
-        .unlock()
-        .await
-        .expect("it is held");
+    soon_granted("the lock", waiting).await.unlock().await.expect("it is held");
     assert!(is_free(&super::info(&other, "a").await));
 }

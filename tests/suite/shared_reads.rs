@@ -155,10 +155,7 @@ pub async fn a_read_that_was_not_asked_back_is_asked_for_again<D: Deployment>(on
     until_waiting(&one, "a", 1).await;
     until("the message", async || one.rw_lock("a").try_read_cached().is_none()).await;
     drop(reader);
-    soon_granted("the write", waiting).await
-        .unlock()
-        .await
-        .expect("it is held");
+    soon_granted("the write", waiting).await.unlock().await.expect("it is held");
 }
 
 pub async fn a_cached_read_stays_until_somebody_writes<D: Deployment>(on: &D) {
