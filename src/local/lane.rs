@@ -280,6 +280,10 @@ impl Lane {
         })
     }
 
+    pub fn is_held(&self, now: Moment) -> bool {
+        matches!(&self.phase, Phase::Held(held) if held.trusted > now)
+    }
+
     pub fn held_is_over(&self, now: Moment) -> bool {
         matches!(&self.phase, Phase::Held(held) if held.trusted <= now)
     }

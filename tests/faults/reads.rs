@@ -97,6 +97,28 @@ async fn b20_a_reader_that_asks_to_write_is_refused_and_reads_on() {
     assert!(leftovers(&mut server.connection()).is_empty());
 }
 
+/// A server that lost `K` alone writes it again from the reads, and no longer knows whose they are. Fails where the client
+/// leaves it to the server to see that an owner would wait for itself: for as long as it is renewed.
+#[tokio::test]
+async fn an_owner_that_reads_is_refused_though_the_server_has_forgotten_whose_the_read_is() {
+    let server = Server::start();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let lock = one.rw_lock("a").with_owner(&Owner::new());
+    let reader = soon("the read", lock.read()).await.expect("nobody writes");
+    server.connection().ok(&["DEL", "lw:{a}"]);
+    // Whoever calls next has K written again.
+    assert!(soon("an answer", other.rw_lock("a").try_write()).await.expect("the server answers").is_none());
+    assert_eq!(soon("an answer", lock.write()).await.err(), Some(LockError::WouldDeadlock));
+    assert_eq!(soon("an answer", lock.try_write()).await.err(), Some(LockError::WouldDeadlock));
+    assert!(reader.is_held() && info(&other, "a").await.waiting_count == 0);
+    // Beside a write of its own it waits for nobody.
+    reader.unlock().await.expect("it is held");
+    let writer = soon("the write", lock.write()).await.expect("nobody reads");
+    let reader = soon("the read", lock.read()).await.expect("it is its own");
+    soon("the write", lock.write()).await.expect("it is its own").unlock().await.expect("it is held");
+    drop((writer, reader));
+}
+
 /// An owner that writes twice, with a lease of `lease`, on a server that has lost it all; and another client's write.
 async fn twice_written_and_lost(server: &Server, lease: Duration) -> ([WriteGuard; 2], WriteGuard) {
     let (one, other) = (connect(server).await, connect(server).await);

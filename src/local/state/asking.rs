@@ -3,9 +3,9 @@
 use super::State;
 use crate::clock::Moment;
 use crate::error::Fault;
-use crate::local::lane::{Lane, LaneId, LockRef, Phase, QueuePlace, WaiterId};
+use crate::local::lane::{Lane, LaneId, LockRef, Phase, QueuePlace, Share, WaiterId};
 use crate::local::outbox::{Errand, Outbox};
-use crate::scripts::Queued;
+use crate::scripts::{Mode, Queued};
 use crate::ticket::Ticket;
 
 impl State {
@@ -60,6 +60,14 @@ impl State {
                 self.fail(id, &fault.clone().into(), now, out);
             }
         }
+    }
+
+    /// Whether this is a write, which did not enter, of an owner that reads here: it would wait for itself.
+    pub fn would_deadlock(&self, id: LaneId, now: Moment) -> bool {
+        let lane = &self.lanes[&id];
+        let Share::Owner(owner, Mode::Write) = lane.share else { return false };
+        let reading = self.locks[&lane.request.lock].shared.get(&Share::Owner(owner, Mode::Read));
+        reading.is_some_and(|read| self.lanes[read].is_held(now))
     }
 
     /// Others hold the lock and the ticket is not queued.
