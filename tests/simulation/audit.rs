@@ -61,6 +61,8 @@ pub struct Audit {
     claims: BTreeMap<(String, ClientId), (Nanos, Nanos)>,
     /// By lock and client: when its last call ran.
     called: BTreeMap<(String, ClientId), Nanos>,
+    /// When the server refused writes of owners that read.
+    refusals: Vec<(String, ClientId, Nanos)>,
     /// When places were last lost for a reason that is not the scripts'.
     pub forgotten: Nanos,
     /// Where the server's clock was set, lateness cannot be told.
@@ -101,6 +103,9 @@ impl Audit {
         }
         if late {
             return Some(Some(("stale requests", format!("{ticket} asked too late: {reply:?}"))));
+        }
+        if reply == AcquireReply::WouldDeadlock {
+            self.refusals.push((lock.clone(), run.client, run.at));
         }
         let key = (lock.clone(), ticket);
         let AcquireReply::Queued(queued) = reply else {
@@ -214,6 +219,14 @@ impl Audit {
         let first = self.grants.iter().filter(has).min_by_key(|grant| grant.at)?;
         let ends = self.grants.iter().filter(has).map(|grant| grant.ends).max()?;
         Some(Grant { ends, ..first.clone() })
+    }
+
+    /// When the server refused a write that its client heard of at `heard`: from then on others go in before it.
+    pub fn refused(&self, lock: &str, client: ClientId, heard: Nanos) -> Option<Nanos> {
+        let is_it = |refusal: &&(String, ClientId, Nanos)| {
+            refusal.0 == lock && refusal.1 == client && refusal.2 <= heard
+        };
+        self.refusals.iter().filter(is_it).map(|refusal| refusal.2).max()
     }
 
     /// Whether this grant was made before `time`.

@@ -28,6 +28,8 @@ pub struct Wait {
     /// Whether somebody held the lock when it was asked for.
     pub contended: bool,
     pub hold: Option<usize>,
+    /// Whether it was refused, since its owner reads.
+    pub refused: bool,
 }
 
 /// How a hold is kept.
@@ -265,6 +267,7 @@ impl Scribe {
                 deadline,
                 contended,
                 hold,
+                refused: false,
             });
             history.waits.len() - 1
         })
@@ -372,7 +375,7 @@ impl Scribe {
     /// The attempt failed. One with a limit may end before the server can have answered.
     pub fn failed(&self, wait: usize, error: &LockError, limited: bool) {
         self.book.with(|history| match error {
-            LockError::WouldDeadlock if history.may_deadlock(wait) => {}
+            LockError::WouldDeadlock if history.may_deadlock(wait) => history.waits[wait].refused = true,
             LockError::Unavailable { .. } if limited => {}
             LockError::Unavailable { .. } => history.unavailable.push((history.now, self.client)),
             LockError::Closed if history.closed.contains(&self.client) => {}

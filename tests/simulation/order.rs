@@ -90,7 +90,9 @@ impl Choice {
             "acquire" if said != "stale" => (ticket, args.get(11)),
             "leave" => {
                 queue.entries.remove(&ticket?);
-                (args.get(6).and_then(|text| Ticket::parse(text)), args.get(5))
+                // Only the answer to a release says what became of the next ticket.
+                let next = args.get(6).filter(|_| said == "freed");
+                (next.and_then(|text| Ticket::parse(text)), args.get(5))
             }
             "force_release" if said == "released" => (None, None),
             _ => return None,

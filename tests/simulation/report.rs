@@ -131,6 +131,11 @@ impl World {
                     hold.joins = first.at < hold.asked || first.client != self.processes[hold.client].id;
                 }
             }
+            for wait in history.waits.iter_mut().filter(|wait| wait.refused) {
+                let (lock, client) = (self.locks[wait.lock].key(), self.processes[wait.client].id);
+                wait.ended =
+                    wait.ended.map(|heard| self.audit.refused(&lock, client, heard).unwrap_or(heard));
+            }
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks);
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());
             for lock in 0..self.locks.len() {
