@@ -192,10 +192,10 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Whether a line shows the password: as it is, as a URL has it, or as `Debug` does.
-fn shows(line: &str, password: &str) -> bool {
+/// How a line may show the password: as it is, as a URL has it, or as `Debug` does.
+fn forms(password: &str) -> [String; 3] {
     let escaped = format!("{password:?}");
-    [password, encoded(password).as_str(), escaped.trim_matches('"')].iter().any(|form| line.contains(form))
+    [password.to_owned(), encoded(password), escaped.trim_matches('"').to_owned()]
 }
 
 /// Fails where a URL is repeated in an error or in a log, the server's answer to `HELLO` too.
@@ -253,7 +253,7 @@ async fn no_password_is_ever_shown() {
     }
     let lines = logs::lines();
     assert!(lines.iter().any(|line| line.contains("TRACE fred")), "nothing was collected");
-    for password in &passwords {
-        assert!(!told.iter().chain(&lines).any(|line| shows(line, password)), "{password:?} is shown");
+    for form in passwords.iter().flat_map(|password| forms(password)) {
+        assert!(!told.iter().chain(&lines).any(|line| line.contains(&form)), "{form:?} is shown");
     }
 }

@@ -161,7 +161,7 @@ async fn d36_a_server_that_is_too_old_is_refused() {
         let hello = format!("%2\r\n+server\r\n+redis\r\n+version\r\n+{version}\r\n");
         // Whatever else it is asked it answers with OK, which is no layout.
         let url = fake(vec![("HELLO".into(), hello)]);
-        let outcome = quick(&url).connect().await;
+        let outcome = impatient(&url).connect().await;
         match outcome {
             Err(ConnectError::Unsupported { detail }) => {
                 assert!(!known && detail.contains(version), "{detail}")

@@ -13,16 +13,35 @@ thread_local! {
     static OWN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Collects from here on. `log` is collected from all threads, `tracing` from this one, for as long as the guard
-/// lives.
-pub fn collect() -> tracing::subscriber::DefaultGuard {
-    OWN.with_borrow_mut(Vec::clear);
-    let _ = log::set_logger(&Collector);
-    log::set_max_level(log::LevelFilter::Trace);
-    tracing::subscriber::set_default(Collector)
+/// How many tests collect now. Without an end all later tests of the process would be slowed down, and fill the memory.
+static COLLECTING: Mutex<usize> = Mutex::new(0);
+
+/// Collects for as long as it lives: `log` from all threads, `tracing` from this one.
+pub struct Collecting {
+    _own: tracing::subscriber::DefaultGuard,
 }
 
-/// All lines so far, those of other tests included.
+pub fn collect() -> Collecting {
+    OWN.with_borrow_mut(Vec::clear);
+    let _ = log::set_logger(&Collector);
+    let mut collecting = COLLECTING.lock().unwrap();
+    *collecting += 1;
+    log::set_max_level(log::LevelFilter::Trace);
+    Collecting { _own: tracing::subscriber::set_default(Collector) }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        let mut collecting = COLLECTING.lock().unwrap();
+        *collecting -= 1;
+        if *collecting == 0 {
+            log::set_max_level(log::LevelFilter::Off);
+            LINES.lock().unwrap().clear();
+        }
+    }
+}
+
+/// All lines so far, those of other tests that collect included.
 pub fn lines() -> Vec<String> {
     LINES.lock().unwrap().clone()
 }

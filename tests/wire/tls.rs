@@ -1,5 +1,6 @@
 //! Certificates, on both sides.
 
+use futures_util::future::join;
 use lockwright::internals::backend::redis::Setup;
 use lockwright::internals::config::Secret;
 use lockwright::internals::error::ConnectError;
@@ -67,10 +68,12 @@ async fn plain_text_and_tls_do_not_hang_on_each_other() {
     let authority = Authority::new();
     let (server, port) = start(&authority);
     // A plain server takes the greeting for the beginning of a line and waits for its end.
-    let plain = dial(&format!("redis://127.0.0.1:{port}"), &Tls::default()).await;
-    assert!(plain.is_err(), "{plain:?}");
-    let to_plain = dial(&format!("rediss://127.0.0.1:{}", server.port()), &trusting(&authority)).await;
-    assert!(to_plain.is_err(), "{to_plain:?}");
+    let (plain, to_plain) = join(
+        dial(&format!("redis://127.0.0.1:{port}"), &Tls::default()),
+        dial(&format!("rediss://127.0.0.1:{}", server.port()), &trusting(&authority)),
+    )
+    .await;
+    assert!(plain.is_err() && to_plain.is_err(), "{plain:?} {to_plain:?}");
 }
 
 #[test]
