@@ -280,6 +280,13 @@ impl Lane {
         })
     }
 
+    /// Whether this request can have the lane's ticket, too: of one that waits the server knows lease and label, and
+    /// what it knows of a ticket never changes.
+    pub fn suits(&self, request: &Request) -> bool {
+        let asks_for_the_same = (self.request.lease, &self.request.label) == (request.lease, &request.label);
+        matches!(self.phase, Phase::Held(_)) || asks_for_the_same
+    }
+
     pub fn is_held(&self, now: Moment) -> bool {
         matches!(&self.phase, Phase::Held(held) if held.trusted > now)
     }

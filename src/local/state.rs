@@ -57,7 +57,8 @@ pub struct Spans {
 
 #[derive(Debug, Default)]
 struct Lock {
-    shared: BTreeMap<Share, LaneId>,
+    /// The lanes that others may join, oldest first.
+    shared: BTreeSet<(Share, LaneId)>,
     lanes: BTreeSet<LaneId>,
     /// The waiting lanes by their leases. (To ask thousands of lanes whenever a poll is set costs more than the poll.)
     leases: BTreeSet<(Duration, LaneId)>,
@@ -72,6 +73,13 @@ struct Lock {
     losses: u64,
     /// Waiting lanes that do not poll by themselves, oldest ticket first: the first one polls for all.
     waiting: BTreeSet<(u64, LaneId)>,
+}
+
+impl Lock {
+    fn sharing<'a>(&'a self, share: &'a Share) -> impl Iterator<Item = LaneId> + 'a {
+        let lanes = self.shared.range((share.clone(), 0)..);
+        lanes.take_while(move |(other, _)| other == share).map(|&(_, id)| id)
+    }
 }
 
 pub struct State {

@@ -135,7 +135,8 @@ pub async fn without_an_owner_nobody_enters_again<D: Deployment>(on: &D) {
     assert!(enter(&lock).await.is_held());
 }
 
-/// All waits of an owner share a ticket, which asks for what the first of them wants.
+/// Waits of an owner with one lease and one label share a ticket. One that wants another keeps its own place, whoever
+/// gives up, and has what it wants.
 pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);
     let held = take(&other, "a").await;
@@ -144,7 +145,7 @@ pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D
     let waits_as = async |label: &str| {
         until(label, async || {
             let waiting = info(&other, "a").await.waiting;
-            waiting.len() == 1 && waiting[0].label.as_deref() == Some(label)
+            waiting.last().is_some_and(|last| last.label.as_deref() == Some(label))
         })
         .await;
     };
@@ -157,9 +158,12 @@ pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D
     assert!(poll!(&mut second).is_pending());
     let mut third = Box::pin(lock.with_max_hold(seconds(20)).lock());
     assert!(poll!(&mut third).is_pending());
-    drop(first);
     waits_as("second").await;
-    drop(second);
+    let late = on.client().await.lock("a").lock();
+    let late = tokio::spawn(late);
+    until_waiting(&other, "a", 3).await;
+    drop((first, second));
+    until_waiting(&other, "a", 2).await;
     held.unlock().await.expect("it is held");
     let guard = soon("the lock", third).await.expect("it is granted");
     assert!(guard.remaining() <= seconds(20), "{:?}", guard.remaining());
@@ -167,4 +171,7 @@ pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D
     assert_eq!(holds.len(), 1);
     assert_eq!(holds[0].label.as_deref(), Some("second"));
     assert!(holds[0].left_millis <= 60_000, "{holds:?}");
+    assert!(!late.is_finished(), "the place was lost");
+    guard.unlock().await.expect("it is held");
+    drop(soon_granted("the lock", late).await);
 }

@@ -66,8 +66,8 @@ impl State {
     pub fn would_deadlock(&self, id: LaneId, now: Moment) -> bool {
         let lane = &self.lanes[&id];
         let Share::Owner(owner, Mode::Write) = lane.share else { return false };
-        let reading = self.locks[&lane.request.lock].shared.get(&Share::Owner(owner, Mode::Read));
-        reading.is_some_and(|read| self.lanes[read].is_held(now))
+        let reading = Share::Owner(owner, Mode::Read);
+        self.locks[&lane.request.lock].sharing(&reading).any(|read| self.lanes[&read].is_held(now))
     }
 
     /// Others hold the lock and the ticket is not queued.

@@ -129,7 +129,7 @@ impl State {
 
     fn is_joined(&self, id: LaneId) -> bool {
         self.lanes.get(&id).is_some_and(|lane| {
-            self.locks.get(&lane.request.lock).is_some_and(|lock| lock.shared.get(&lane.share) == Some(&id))
+            self.locks.get(&lane.request.lock).and_then(|lock| lock.sharing(&lane.share).next()) == Some(id)
         })
     }
 }

@@ -13,10 +13,8 @@ impl State {
         let Phase::Held(held) = &lane.phase else { return };
         let Some(gate) = &held.hold.gate else { return };
         let is_empty = gate.close();
-        if let Some(lock) = self.locks.get_mut(&lane.request.lock)
-            && lock.shared.get(&lane.share) == Some(&id)
-        {
-            lock.shared.remove(&lane.share);
+        if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
+            lock.shared.remove(&(lane.share.clone(), id));
         }
         if is_empty {
             self.give_back(id, None, now, out);

@@ -55,9 +55,7 @@ impl State {
         if self.closed {
             return Entered::Now(Err(LockError::Closed));
         }
-        let share = request.share();
-        let lock = self.locks.get(&request.lock);
-        let lane = match lock.and_then(|lock| lock.shared.get(&share)).copied() {
+        let lane = match self.lane_for(&request) {
             Some(id) => match self.join(id, &request, now, out) {
                 Joined::Enters(held) => return Entered::Now(Ok(Some(held))),
                 Joined::Busy => return Entered::Now(Ok(None)),
@@ -77,7 +75,7 @@ impl State {
 
     /// What `request` can have at once, of a hold that is there: nothing is sent for it.
     pub fn reenter(&mut self, request: &Request, now: Moment, out: &mut Outbox) -> Option<Arc<HoldRef>> {
-        let id = *self.locks.get(&request.lock)?.shared.get(&request.share())?;
+        let id = self.lane_for(request)?;
         if self.closed || self.lanes[&id].held_is_over(now) {
             return None;
         }
@@ -86,6 +84,12 @@ impl State {
             Joined::Enters(held) => Some(held),
             Joined::Busy | Joined::Waits(_) => None,
         }
+    }
+
+    /// The lane that this request shares with others.
+    fn lane_for(&self, request: &Request) -> Option<LaneId> {
+        let lock = self.locks.get(&request.lock)?;
+        lock.sharing(&request.share()).find(|id| self.lanes[id].suits(request))
     }
 
     fn join(&mut self, id: LaneId, request: &Request, now: Moment, out: &mut Outbox) -> Joined {
@@ -131,8 +135,7 @@ impl State {
         let lock = self.locks.entry(lane.request.lock.clone()).or_default();
         lock.lanes.insert(id);
         if lane.share != Share::Alone {
-            // A downgrade may bring a second one: the first one is joined.
-            lock.shared.entry(lane.share.clone()).or_insert(id);
+            lock.shared.insert((lane.share.clone(), id));
         }
         self.lanes.insert(id, lane);
         self.begin_waiting(id);
@@ -202,7 +205,7 @@ impl State {
     pub fn leave_lane(&mut self, wait: WaiterRef, now: Moment, out: &mut Outbox) {
         if let Some(lane) = self.lanes.get_mut(&wait.lane) {
             out.unwanted.extend(lane.waiters.remove(&wait.waiter).and_then(|waiter| waiter.waker));
-            self.ask_for_the_first(wait.lane, now, out);
+            self.follow_the_first(wait.lane);
             self.close_if_deserted(wait.lane, now, out);
         }
     }
@@ -226,28 +229,12 @@ impl State {
         }
     }
 
-    /// A waiting lane asks for what its first waiter wants. Where that one has gone, and the next of the same owner
-    /// wants another lease or label, it asks with a new ticket: what the server knows of a ticket never changes.
-    fn ask_for_the_first(&mut self, id: LaneId, now: Moment, out: &mut Outbox) {
+    /// The grant is bounded as the first waiter wants it: those of one owner may differ in that.
+    fn follow_the_first(&mut self, id: LaneId) {
         let lane = self.lanes.get_mut(&id).expect("the caller has it");
-        let (Phase::Waiting(waiting), Some(first)) = (&lane.phase, lane.waiters.values().next()) else {
-            return;
-        };
-        let wanted = &first.request;
-        lane.request.max_hold = wanted.max_hold;
-        if (wanted.lease, &wanted.label) == (lane.request.lease, &lane.request.label) {
-            return;
+        if let (Phase::Waiting(_), Some(first)) = (&lane.phase, lane.waiters.values().next()) {
+            lane.request.max_hold = first.request.max_hold;
         }
-        let (sent, answered, request) = (waiting.sent, waiting.answered, wanted.clone());
-        let mut departure = self.departure(id, now);
-        self.end_waiting(id, now, out);
-        let lane = self.lanes.get_mut(&id).expect("it was there above");
-        lane.request = request;
-        if answered {
-            lane.contended_up_to = self.last_id;
-        }
-        departure.next = Some((id, self.renumber(id, now)));
-        if sent { self.leave(departure, out) } else { self.ask(id, false, out) }
     }
 
     /// Gives the lane a new ticket, to wait with.
@@ -281,9 +268,7 @@ impl State {
         if let Some(lock) = self.locks.get_mut(&lane.request.lock) {
             lock.lanes.remove(&id);
             lock.watched.remove(&id);
-            if lock.shared.get(&lane.share) == Some(&id) {
-                lock.shared.remove(&lane.share);
-            }
+            lock.shared.remove(&(lane.share.clone(), id));
             if lock.lanes.is_empty() {
                 self.locks.remove(&lane.request.lock);
             }
