@@ -15,6 +15,7 @@ use crate::order::{self, Before, Choice};
 pub struct Grant {
     pub lock: String,
     pub client: ClientId,
+    pub writes: bool,
     /// When the script ran.
     pub at: Nanos,
     pub token: u64,
@@ -184,15 +185,21 @@ impl Audit {
                 grant.ends = grant.ends.max(ends);
                 continue;
             }
-            self.by_ticket.insert(key, self.grants.len());
-            // A read that its owner's write leaves behind goes on under that write's second token.
-            let goes_on = held.mode == "read"
-                && self.by_ticket.contains_key(&(lock.to_owned(), ticket, held.token.wrapping_sub(1)));
+            // A read that its owner's write leaves behind goes on under that write's second token; where K was lost
+            // beside it, under the one with which K is written again.
+            let goes_on = |(other, &grant): (&(String, Ticket, u64), &usize)| {
+                other.2 == held.token.wrapping_sub(1) || self.grants[grant].at <= self.forgotten
+            };
+            let of_ticket = |token| (lock.to_owned(), ticket, token);
+            let goes_on =
+                held.mode == "read" && self.by_ticket.range(of_ticket(0)..=of_ticket(u64::MAX)).any(goes_on);
             if !goes_on && !run.call.args.contains(&ticket.to_string()) {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
-            self.grants.push(Grant { lock, client: ticket.client, at, token, block, ends });
+            self.by_ticket.insert(key, self.grants.len());
+            let (client, writes) = (ticket.client, held.mode == "write");
+            self.grants.push(Grant { lock, client, writes, at, token, block, ends });
         }
         finding
     }

@@ -174,7 +174,6 @@ fn is_in_turn(history: &History, wait: &Wait, hold: &Hold) -> bool {
             && other.promised.max(other.kept()) > hold.asked
     };
     // The hold by which its owner was inside may be one that its client never heard of.
-    let re_enters = hold.owner.is_some()
-        && (hold.mode == Mode::Write && hold.joins || history.holds.iter().any(is_inside));
+    let re_enters = hold.owner.is_some() && (hold.joins || history.holds.iter().any(is_inside));
     !re_enters && (wait.mode == Mode::Write || hold.mode == Mode::Write)
 }
