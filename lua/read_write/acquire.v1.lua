@@ -39,8 +39,8 @@
 -- WAKES    held    the holders: all reads, 256 in a call, where the ticket is the first that is to write, or polls and
 --                  that one's client is silent; the write, where the ticket heads the queue or polls; the next waiting
 --                  ticket, where the call got only part of the way and the reply does not say so
--- COST     9 (a read beside others, nobody waits)
--- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
+-- COST     10 (a read beside others, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET INCRBY LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
 --            SPUBLISH TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers = KEYS[5]

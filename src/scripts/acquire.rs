@@ -188,6 +188,7 @@ pub(super) static READ_WRITE: Script = compose!(
         "lib/int.lua",
         "lib/tail_of.lua",
         "lib/write_lock.lua",
+        "first/take_free_shared.lua",
         @call,
         @waiting,
         "lib/greet_client.lua",
