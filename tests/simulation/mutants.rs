@@ -82,6 +82,7 @@ const SHORT: &[(&str, &str)] = &[
     ("math.min(64, 256 - walked)", "math.min(3, 6 - walked)"),
     // How many reads are told in a call, here one and those that end with it.
     ("'LIMIT', 255, 1)", "'LIMIT', 0, 1)"),
+    ("KEYS[6], 0, 255)", "KEYS[6], 0, 0)"),
     ("dead <= 1000", "dead <= 6"),
 ];
 

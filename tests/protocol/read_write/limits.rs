@@ -212,7 +212,7 @@ fn past_the_limit_the_next_one_that_waits_is_told_to_go_on() {
                 assert!(matches!(rig.downgrade(&holder, &a.read()), DowngradeReply::Granted(_)));
                 inside += 1;
             }
-            "force" => assert_eq!(rig.force_release(token), ForceReleaseReply::Released),
+            "force" => assert_eq!(rig.force_release(token), ForceReleaseReply::Released { more: false }),
             "refuse" => {
                 rig.leave(&holder);
                 assert_eq!(rig.poll(&upgrade), AcquireReply::WouldDeadlock);
