@@ -97,15 +97,63 @@ fn many_reads_that_have_ended_are_forgotten_bit_by_bit_and_keep_nobody_out() {
 }
 
 #[test]
-fn a_thousand_readers_that_are_lost_with_their_key_are_written_again() {
+fn a_thousand_readers_whose_key_is_lost_stay_inside_at_the_price_of_one() {
+    let mut costs = Vec::new();
+    for count in [1, 1_200] {
+        let mut rig = Rig::shared();
+        let a = rig.client();
+        let reads: Vec<Attempt> = (0..count).map(|_| a.read()).collect();
+        for read in &reads {
+            rig.granted(read);
+        }
+        rig.wire.ok(&["DEL", &rig.lock()]);
+        let call = rig.acquire_call(&rig.client().write(), Wait::No);
+        costs.push(rig.cost(&call));
+        assert!(rig.is_busy(&rig.client().write()));
+        let info = rig.inspect();
+        assert_eq!((info.mode, info.hold_count), (Some(Mode::Read), count));
+        for read in &reads {
+            assert!(matches!(rig.renew(&[(read.ticket, LEASE)])[..], [Renewed::Kept { .. }]));
+            assert_ne!(rig.get(&rig.lock(), &read.ticket.to_string()), "", "K knows of it again");
+            assert_eq!(rig.leave(read), FREED, "it was inside");
+        }
+        rig.granted(&a.write());
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[test]
+fn who_reads_since_before_the_key_was_lost_is_let_in_again_past_a_waiting_write() {
     let mut rig = Rig::shared();
-    let a = rig.client();
-    for _ in 0..1_200 {
+    let (a, b) = (rig.client(), rig.client());
+    let (read, other) = (a.read(), b.read());
+    rig.granted(&read);
+    rig.granted(&other);
+    rig.wire.ok(&["DEL", &rig.lock()]);
+    // The call that restores it, and a later one.
+    for attempt in [&read, &other] {
+        let AcquireReply::Granted(granted) = rig.poll(attempt) else { panic!("it is inside") };
+        assert!(granted.left_millis > LEASE - 1_000);
+        rig.queued(&b.write());
+    }
+}
+
+#[test]
+fn inspect_lists_the_first_256_of_many_and_counts_all() {
+    let mut rig = Rig::shared();
+    let (a, b) = (rig.client(), rig.client());
+    for _ in 0..300 {
         rig.granted(&a.read());
     }
-    rig.wire.ok(&["DEL", &rig.lock()]);
-    assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
-    assert_eq!(rig.wire.ok(&["HLEN", &rig.lock()]).int(), 1_205);
+    for _ in 0..300 {
+        rig.queued(&b.write());
+    }
+    let call = Inspect { keys: &rig.keys }.call();
+    let cost = rig.cost(&call);
+    assert!(cost <= 20, "{cost}: {:?}", rig.commands());
+    let info = rig.inspect();
+    assert_eq!((info.holds.len(), info.hold_count), (256, 300));
+    assert_eq!((info.waiting.len(), info.waiting_count), (256, 300));
 }
 
 /// So many waiting reads of a client.
