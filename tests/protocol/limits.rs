@@ -1,4 +1,5 @@
-//! Long queues: no call walks further than 256 entries, and none walks the same ones again and again.
+//! Long queues: no call walks further than 256 entries, or tells more than 128 clients in vain, and none walks the same
+//! ones again and again.
 
 use lockwright::internals::scripts::*;
 

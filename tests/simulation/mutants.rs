@@ -75,10 +75,8 @@ pub static SHORT_QUEUE: Rewrite = Rewrite::on_short_queue(&[]);
 pub const SHORT_LIMIT: usize = 6;
 
 const SHORT: &[(&str, &str)] = &[
-    ("walked < 256", "walked < 6"),
-    ("walked == 256", "walked == 6"),
-    ("#call.run < 128", "#call.run < 4"),
-    ("#call.run == 128", "#call.run == 4"),
+    ("walked >= 256", "walked >= 6"),
+    ("#call.run >= 64", "#call.run >= 4"),
     ("math.min(64, 256 - walked)", "math.min(3, 6 - walked)"),
     // How many reads are told in a call, here one and those that end with it.
     ("'LIMIT', 255, 1)", "'LIMIT', 0, 1)"),
