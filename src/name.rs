@@ -115,6 +115,11 @@ impl LockKeys {
         format!("{}:readers", self.lock)
     }
 
+    /// `K:ended`: read holds that were ended by force and are still to be told.
+    pub fn ended(&self) -> String {
+        format!("{}:ended", self.lock)
+    }
+
     /// `K:fenced`: a value that no smaller token overwrites.
     pub fn fenced(&self) -> String {
         format!("{}:fenced", self.lock)

@@ -93,8 +93,8 @@ macro_rules! compose {
     };
     (@open $name:tt $version:tt $done:tt @save, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "lib/drop_ticket.lua", "lib/forget_queue.lua", "lib/queue_life.lua", "lib/write_waiting.lua",
-            "lib/save_waiting.lua", "lib/look_up.lua", $($rest)*)
+            "lib/entry_of.lua", "lib/drop_ticket.lua", "lib/forget_queue.lua", "lib/queue_life.lua",
+            "lib/write_waiting.lua", "lib/save_waiting.lua", "lib/look_up.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @walk, $($rest:tt)*) => {
         compose!(@open $name $version $done

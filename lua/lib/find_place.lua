@@ -9,7 +9,7 @@ local function find_place(call, waiting, ticket)
     if #chunk == 0 then return forget_queue(call, waiting) end
     look_up(call, waiting, chunk)
     for _, first in ipairs(chunk) do
-      head = waiting.entries[first]
+      head = entry_of(waiting, first)
       if head then break end
       dead = dead + 1
     end

@@ -8,6 +8,8 @@ local function judge(call, waiting, ticket, own)
     drop_ticket(waiting, ticket)
     return 'dead'
   end
+  entry = entry_of(waiting, ticket)
+  if not entry then return 'dead' end
   if entry.mode == 'write' and call.reading then return 'blocked' end
   local is_own = own and own.ticket == ticket
   if is_own or not client.unreachable and offer(call, waiting, ticket, entry, client) then

@@ -1,4 +1,5 @@
--- look_up(call, waiting, tickets): the entries and clients of these tickets that are not known yet, in one command.
+-- look_up(call, waiting, tickets): the entries, as texts, and clients of these tickets that are not known yet, in one
+-- command.
 local function look_up(call, waiting, tickets)
   local entries, clients, fields = waiting.entries, waiting.clients, {}
   for _, ticket in ipairs(tickets) do
@@ -15,8 +16,8 @@ local function look_up(call, waiting, tickets)
   if #fields == 0 then return end
   local found = redis.call('HMGET', call.waiting, unpack(fields))
   for at, field in ipairs(fields) do
-    if field:find(':', 1, true) then
-      entries[field] = read_entry(found[at])
+    if #field > 36 then
+      entries[field] = found[at]
     else
       clients[field] = read_client(found[at])
     end

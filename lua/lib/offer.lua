@@ -11,6 +11,7 @@ local function offer(call, waiting, ticket, entry, client)
     said = { token = token, ends = ends, others = others, text = text }
     call.said = said
   end
+  call.offers = call.offers + 1
   local heard = tell(call, ticket, 'grant ' .. ticket .. said.text)
   local is_reached = heard and (heard > 0 or not call.counted)
   return is_reached or client.deaf and call.now - entry.arrival > call.claim

@@ -16,9 +16,9 @@ local function renew_hold(deadline, keys, ticket, lease)
   local read_end = (held[1] == 'read_write' or not held[1]) and peek('ZSCORE', keys.readers, ticket)
   local living, writers = (found[1] or ''):match('^%S+ %d+ (%d+) ?(%d*)$')
   local waits = (tonumber(read_end and writers or living) or 0) > 0 and 1 or 0
-  -- Of the two keys that know of a read K:readers is the one that counts: K is written again from it, by whoever asks
-  -- for the lock next, and goes without it.
-  if not held[1] then lease_end = read_end end
+  -- Of the two keys that know of a read K:readers is the one that counts: K, where it is lost, is written again without
+  -- what it knew of this one.
+  if read_end then lease_end, tail = read_end, tail or ' -' end
   local mode = held[2]
   if mode == 'write' and tail and not read_end then
     -- Under its owner's write only that owner's list of reads tells it from a write.

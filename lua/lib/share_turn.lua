@@ -15,7 +15,13 @@ local function share_turn(call, waiting, lock, me)
     local first = call.blocked and call.blocked ~= me.ticket and waiting.clients[client_of(call.blocked)]
     local is_silent = me.wait == '2' and first and first.deadline - call.deadline + call.claim < call.now
     holders.tells = me.mode == 'write' and me.wait ~= '0' and (not first or is_silent) or false
-    if holders.tells or me.deaf then holders.tickets = redis.call('ZRANGE', call.readers, 0, -1) end
+    if holders.tells then
+      local more
+      holders.tickets, more = next_reads(call, me.queued)
+      grant.more = math.max(grant.more, more)
+    elseif me.deaf then
+      holders.tickets = redis.call('ZRANGE', call.readers, 0, -1)
+    end
   end
   return wait_behind(call, waiting, holders, me, grant.more)
 end

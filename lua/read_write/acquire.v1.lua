@@ -26,8 +26,8 @@
 -- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
 --            hold:ticket...
 --          (more: call again, this call got only part of the way; sequence: how many had joined this queue, mine the
---          last; living: how many wait; holds: all of my client, but for a read that waits behind reads, where my
---          client has to be deaf)
+--          last; living: how many wait; holds: all of my client, of reads those that this call tells; for a read that
+--          waits behind reads none, unless my client is deaf)
 -- RETURNS  busy now:ms left:ms
 -- RETURNS  would_deadlock now:ms
 --          (my owner reads, and I am to write; I do not wait any more)
@@ -36,12 +36,12 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting tickets that the lock went to
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
--- WAKES    held    the holders: all reads, where the ticket is the first that is to write, or polls and that one's
---                  client is silent; the write, where the ticket heads the queue or polls; the next waiting
+-- WAKES    held    the holders: all reads, 256 in a call, where the ticket is the first that is to write, or polls and
+--                  that one's client is silent; the write, where the ticket heads the queue or polls; the next waiting
 --                  ticket, where the call got only part of the way and the reply does not say so
--- COST     9 (a read beside others, nobody waits)
--- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH
---            TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
+-- COST     10 (a read beside others, nobody waits)
+-- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET INCRBY LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
+--            SPUBLISH TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers = KEYS[5]
 local me = {

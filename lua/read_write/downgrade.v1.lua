@@ -24,8 +24,8 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting reads that went in
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
--- WAKES    held    the owner's other reads, where a write waits; the next waiting ticket, where this call got only part
---                  of the way
+-- WAKES    held    the owner's other reads, 256 of them, where a write waits; the next waiting ticket, where this call
+--                  got only part of the way
 -- COST     12 (the only write, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH SET SPUBLISH TIME
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
@@ -40,7 +40,7 @@ if lock.kind and lock.kind ~= KIND then return { 'lost', call.now } end
 local waiting = read_waiting(call, write) or new_waiting()
 settle(call, lock)
 
-local left
+local left, untold = 0, 0
 if lock.mode == 'write' and lock.mine > call.now then
   call.run = { { ticket = me.ticket, hold = me, is_own = true } }
   local denied = let_in(call, waiting).denied
@@ -53,11 +53,11 @@ if lock.mode == 'write' and lock.mine > call.now then
     settle(call, lock)
     keep_lock(call, lock)
   end
-  if lock.was_write and waiting.writers > 0 then tell_reads(call, me.ticket) end
-else
-  left = lock.mode and tonumber(redis.call('ZSCORE', call.readers, me.ticket) or 0) - call.now or 0
+  if lock.was_write and waiting.writers > 0 then untold = tell_reads(call, me.ticket) end
+elseif lock.mode then
+  left = tonumber(redis.call('ZSCORE', call.readers, me.ticket) or 0) - call.now
 end
-if lock.mode ~= 'write' then pass_on(call, waiting, advance_shared(call, waiting).more) end
+if lock.mode ~= 'write' then pass_on(call, waiting, math.max(untold, advance_shared(call, waiting).more)) end
 save_waiting(call, waiting)
 if left <= 0 then return { 'lost', call.now } end
 return { 'granted', call.now, lock.token, left, others_wait(waiting, 'read') }

@@ -34,11 +34,11 @@
 -- WAKES    grant   the waiting tickets that the lock went to
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
 -- WAKES    held    the reads that a write leaves behind, where a write waits; all reads, where the new ticket is the
---                  first that is to write; the next waiting ticket, where the new one has a grant and the call got
---                  only part of the way
+--                  first that is to write (256 in a call); the next waiting ticket, where others of those reads are
+--                  left, or where the new one has a grant and the call got only part of the way
 -- COST     9 (a read of several, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET SPUBLISH TIME
---            ZADD ZRANGE ZRANGEBYSCORE ZREM
+--            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers, call.advance = KEYS[5], advance_shared
 local ticket = ARGV[5]
@@ -58,7 +58,7 @@ if is_hold then forget_holds(call, { ticket }, { lock.text }) end
 if is_ours then settle(call, lock) end
 if is_hold then
   keep_lock(call, lock)
-  if lock.was_write and waiting.writers > 0 then tell_reads(call) end
+  local untold = lock.was_write and waiting.writers > 0 and tell_reads(call) or 0
   if lock.mode == 'write' then
     save_waiting(call, waiting)
     return { 'kept', call.now }
@@ -66,8 +66,11 @@ if is_hold then
   local own = read_next(call)
   if own then own.mode = ARGV[13] end
   local reply = hand_over(call, waiting, own)
+  pass_on(call, waiting, untold)
   -- The first write tells them as it joins, here as in share_turn.
-  if waiting.joined and own.mode == 'write' and lock.mode == 'read' and not call.blocked then tell_reads(call) end
+  if waiting.joined and own.mode == 'write' and lock.mode == 'read' and not call.blocked then
+    reply[3] = math.max(reply[3], tell_reads(call))
+  end
   return reply
 end
 local more = is_ours and lock.mode ~= 'write' and advance_shared(call, waiting).more or 0

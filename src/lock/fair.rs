@@ -21,7 +21,8 @@ use crate::scripts::Mode;
 /// **Order.** Each waiter has a place of its own in the queue at the server, and the release hands the lock to the
 /// first one that can be reached: first come, first served, whatever process it is in. A waiter whose connection is
 /// down keeps its place for as long as the server knows of its client (`client_deadline`), and is served before later
-/// ones when it is back. The order has one limit: a release looks at no more than 256 entries of the queue.
+/// ones when it is back. The order has one limit: a release looks at no more than 256 entries of the queue, and passes
+/// over no more than 127 clients whose connections are down. Behind more than that, whoever polls next is served.
 ///
 /// It is slower than the [`ReentrantLock`](crate::ReentrantLock) where one process has many waiters: that one passes
 /// the lock from task to task without asking the server.

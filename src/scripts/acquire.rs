@@ -73,8 +73,9 @@ pub struct Queued {
     pub sequence: u64,
     /// How many tickets wait.
     pub living: u64,
-    /// Every hold of this client on this lock; where others read and this ticket is to read too, only for a client
-    /// that is deaf: all others are told of their reads by the waiting writer.
+    /// Every hold of this client on this lock. Where others read: to a ticket that is to write, those whom this call
+    /// tells of it; to one that is to read, only where its client is deaf, for all others are told of their reads by
+    /// the waiting writer.
     pub holds: Vec<Ticket>,
 }
 
@@ -187,6 +188,7 @@ pub(super) static READ_WRITE: Script = compose!(
         "lib/int.lua",
         "lib/tail_of.lua",
         "lib/write_lock.lua",
+        "first/take_free_shared.lua",
         @call,
         @waiting,
         "lib/greet_client.lua",
@@ -197,6 +199,7 @@ pub(super) static READ_WRITE: Script = compose!(
         @share,
         "lib/advance_shared.lua",
         @reads,
+        "lib/next_reads.lua",
         "lib/is_reading.lua",
         "lib/others_wait.lua",
         "lib/refuse_write.lua",

@@ -75,6 +75,7 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/pass_on.lua",
         "lib/give.lua",
         @share,
+        "lib/next_reads.lua",
         "lib/tell_reads.lua",
         "lib/advance_shared.lua",
         @reads,

@@ -19,31 +19,40 @@ impl ForceRelease<'_> {
         let mut args = Vec::with_capacity(5);
         args.extend(self.terms.args());
         args.push(self.token.to_string());
-        Call { script: &SCRIPT, keys: shared_keys(self.keys), args }
+        let mut keys = shared_keys(self.keys);
+        keys.push(self.keys.ended());
+        Call { script: &SCRIPT, keys, args }
     }
 }
 
 /// The answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ForceReleaseReply {
-    Released,
+    Released {
+        /// Whether to call again: some of its holders are still to be told.
+        more: bool,
+    },
+    /// Nothing but holders were told whom an earlier call had ended.
+    Told {
+        /// Whether some of them still are to be told.
+        more: bool,
+    },
     /// The lock is free, or its grant is another one.
     NotHeld,
     /// The lock's own key is in use by something else.
-    ForeignKey {
-        key: String,
-    },
+    ForeignKey { key: String },
 }
 
 impl ForceReleaseReply {
     /// The first words of the replies that [`ForceReleaseReply::decode`] knows.
-    pub const WORDS: &'static [&'static str] = &["released", "not_held", "foreign_key"];
+    pub const WORDS: &'static [&'static str] = &["released", "told", "not_held", "foreign_key"];
 
     /// Reads the script's reply.
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
         let (word, server_millis, mut items) = Items::open(value)?;
         let reply = match word {
-            "released" => Self::Released,
+            "released" => Self::Released { more: items.flag()? },
+            "told" => Self::Told { more: items.flag()? },
             "not_held" => Self::NotHeld,
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
@@ -65,6 +74,7 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/tail_of.lua",
         "lib/write_lock.lua",
         @walk,
+        "lib/tell_ended.lua",
         "lib/pass_on.lua",
         "lib/give.lua",
         "lib/advance.lua",

@@ -47,8 +47,10 @@ pub struct LockInfo {
     pub token: Option<u64>,
     /// The last fencing token that was minted; `None` where none is remembered.
     pub last_token: Option<u64>,
-    /// The holds.
+    /// The holds; of reads the first 256 whose leases end.
     pub holds: Vec<HoldInfo>,
+    /// How many holds there are.
+    pub hold_count: u64,
     /// The waiting tickets, the next first: those among the first 256 entries of the queue.
     pub waiting: Vec<WaitInfo>,
     /// How many tickets wait.
@@ -122,14 +124,15 @@ impl LockInfo {
         let kind = named(items.text()?, Kind::parse)?;
         let mode = named(items.text()?, Mode::parse)?;
         let (owner, token, last_token) = (owner(items)?, token(items)?, token(items)?);
-        let (queue_length, waiting_count) = (items.number()?, items.number()?);
+        let (queue_length, waiting_count, hold_count) = (items.number()?, items.number()?, items.number()?);
         let (mut held, mut queued) = (items.array()?, items.array()?);
         let (mut holds, mut waiting) = (Vec::new(), Vec::new());
         while !held.is_empty() {
             holds.push(HoldInfo::read(held.array()?)?);
         }
         while !queued.is_empty() {
-            waiting.push(WaitInfo::read(queued.array()?)?);
+            let (ticket, entry, client) = (queued.lossy()?, queued.lossy()?, queued.lossy()?);
+            waiting.extend(WaitInfo::read(ticket, &entry, &client, server_millis));
         }
         Ok(Self {
             server_millis,
@@ -139,6 +142,7 @@ impl LockInfo {
             token,
             last_token,
             holds,
+            hold_count,
             waiting,
             waiting_count,
             queue_length,
@@ -155,12 +159,22 @@ impl HoldInfo {
 }
 
 impl WaitInfo {
-    fn read(mut items: Items<'_>) -> Result<Self, Malformed> {
-        let (ticket, mode) = (items.lossy()?, Mode::parse(items.text()?).ok_or(Malformed)?);
-        let (arrival_millis, client_left_millis) = (items.number()?, items.number()?);
-        let deaf = items.flag()?;
-        let (owner, label) = (owner(&mut items)?, label(&mut items)?);
-        items.close(Self { ticket, mode, arrival_millis, client_left_millis, deaf, owner, label })
+    /// Reads what the server stores of a ticket and of its client; `None` where that is not ours.
+    fn read(ticket: String, entry: &str, client: &str, now_millis: u64) -> Option<Self> {
+        let (mut entry, mut client) = (entry.splitn(7, ' '), client.split(' '));
+        // Its number, when it came, its mode, lease and block, its owner, its label.
+        let (_, arrival, mode) = (entry.next()?, entry.next()?, entry.next()?);
+        let (owner, label) = (entry.nth(2)?, entry.next().unwrap_or_default());
+        let deadline: u64 = client.next()?.parse().ok()?;
+        Some(Self {
+            ticket,
+            mode: Mode::parse(mode)?,
+            arrival_millis: arrival.parse().ok()?,
+            client_left_millis: deadline.saturating_sub(now_millis),
+            deaf: client.nth(1) == Some("deaf"),
+            owner: shown_owner(owner),
+            label: shown_label(label),
+        })
     }
 }
 
@@ -170,12 +184,19 @@ fn named<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, 
 }
 
 fn owner(items: &mut Items<'_>) -> Result<Option<String>, Malformed> {
-    let text = items.lossy()?;
-    Ok((!text.is_empty() && text != "-").then(|| text.chars().take(8).collect()))
+    Ok(shown_owner(&items.lossy()?))
+}
+
+fn shown_owner(text: &str) -> Option<String> {
+    (!text.is_empty() && text != "-").then(|| text.chars().take(8).collect())
 }
 
 fn label(items: &mut Items<'_>) -> Result<Option<String>, Malformed> {
-    Ok(Some(items.lossy()?).filter(|text| !text.is_empty()))
+    Ok(shown_label(&items.lossy()?))
+}
+
+fn shown_label(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 fn token(items: &mut Items<'_>) -> Result<Option<u64>, Malformed> {
@@ -190,11 +211,11 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/peek.lua",
         "lib/client_of.lua",
         "lib/read_lock.lua",
+        "lib/read_holders.lua",
         "lib/new_waiting.lua",
         "lib/read_entry.lua",
         "lib/read_client.lua",
         "lib/read_waiting.lua",
-        "lib/look_up.lua",
         "lib/read_counter.lua",
         "lib/list_holds.lua",
         "lib/list_waiting.lua",

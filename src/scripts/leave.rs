@@ -55,7 +55,8 @@ pub enum Next {
 pub enum LeaveReply {
     /// The ticket was no hold. The new one was not looked at.
     Gone {
-        /// Whether somebody should ask at once: the call stopped at its limit with the lock free.
+        /// Whether somebody should ask at once: the call stopped at its limit with the lock free, or left reads that
+        /// the new ticket is still to tell of it.
         more: bool,
     },
     /// The owner has other holds, and keeps the lock: of a read/write lock, its write. The new ticket was not looked
@@ -162,6 +163,7 @@ pub(super) static READ_WRITE: Script = compose!(
         "lib/pass_on.lua",
         "lib/give.lua",
         @share,
+        "lib/next_reads.lua",
         "lib/tell_reads.lua",
         "lib/advance_shared.lua",
         @reads,

@@ -104,6 +104,7 @@ const COMMANDS: &[&str] = &[
     "del K",
     "del K K",
     "unlink K",
+    "rename K K",
     "exists K K",
     "type K",
     "pexpire K T",

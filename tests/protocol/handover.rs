@@ -356,7 +356,7 @@ fn force_release_ends_the_grant_of_that_token_only_and_hands_over() {
     for wrong in [token - 1, token + 64, 0] {
         assert_eq!(rig.force_release(wrong), ForceReleaseReply::NotHeld);
     }
-    assert_eq!(rig.force_release(token + 63), ForceReleaseReply::Released);
+    assert_eq!(rig.force_release(token + 63), ForceReleaseReply::Released { more: false });
     let lost = |ticket| (ticket, News::Lost { token });
     assert_eq!(a.messages(), [lost(holder.ticket), lost(inner.ticket)]);
     let [(_, News::Grant { token: next, .. })] = b.messages()[..] else { panic!() };
@@ -364,7 +364,7 @@ fn force_release_ends_the_grant_of_that_token_only_and_hands_over() {
     assert_eq!(rig.renew(&[(holder.ticket, LEASE)]), [Renewed::Lost]);
     assert_eq!(rig.force_release(token), ForceReleaseReply::NotHeld, "a later grant is safe");
     rig.wire.ok(&["ZADD", &rig.keys.readers(), "1", "x"]);
-    assert_eq!(rig.force_release(next), ForceReleaseReply::Released);
+    assert_eq!(rig.force_release(next), ForceReleaseReply::Released { more: false });
     assert_only_counter(&mut rig);
 }
 

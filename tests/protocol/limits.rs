@@ -1,4 +1,5 @@
-//! Long queues: no call walks further than 256 entries, and none walks the same ones again and again.
+//! Long queues: no call walks further than 256 entries, or tells more than 128 clients in vain, and none walks the same
+//! ones again and again.
 
 use lockwright::internals::scripts::*;
 
@@ -62,7 +63,7 @@ fn a_forced_release_that_stops_at_the_limit_has_the_next_one_that_waits_go_on() 
     let (unreachable, waiter) = (silent.attempt(), a.attempt());
     held(&mut rig, 300, &[&unreachable, &waiter]);
     let token = rig.held_token();
-    assert_eq!(rig.force_release(token), ForceReleaseReply::Released);
+    assert_eq!(rig.force_release(token), ForceReleaseReply::Released { more: false });
     assert_eq!(a.messages(), [(waiter.ticket, News::Held)]);
     assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)));
 }
@@ -148,6 +149,83 @@ fn unreachable_tickets_up_to_the_limit_are_not_asked_again_in_a_loop() {
     assert_eq!(reply, LeaveReply::Freed { more: false, next: Next::None }, "nothing was removed: no `more`");
     assert_eq!(rig.list().len(), 301);
     assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)), "the first poll");
+}
+
+/// So many tickets, each of a client of its own that cannot be reached.
+fn unreachable(rig: &mut Rig, count: usize) -> Vec<String> {
+    let attempts: Vec<Attempt> = (0..count).map(|_| rig.silent_client().attempt()).collect();
+    attempts.iter().for_each(|attempt| drop(rig.queued(attempt)));
+    attempts.iter().map(|attempt| attempt.ticket.to_string()).collect()
+}
+
+/// How many messages the server was asked to send since the last reset.
+fn published(rig: &mut Rig) -> u64 {
+    rig.commands().into_iter().find(|(name, _)| name == "PUBLISH").map_or(0, |(_, calls)| calls)
+}
+
+#[test]
+fn up_to_127_clients_out_of_reach_cost_one_call() {
+    let mut rig = Rig::new();
+    let (holder, mut living) = (rig.client().attempt(), rig.client());
+    rig.granted(&holder);
+    let kept = unreachable(&mut rig, 127);
+    let waiter = living.attempt();
+    rig.queued(&waiter);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
+    assert!(matches!(living.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
+    assert_eq!(rig.list(), kept);
+}
+
+#[test]
+fn of_300_clients_out_of_reach_a_call_tells_128_and_the_next_poll_has_the_lock() {
+    let mut rig = Rig::new();
+    let (holder, mut living) = (rig.client().attempt(), rig.client());
+    rig.granted(&holder);
+    let kept = unreachable(&mut rig, 300);
+    let waiter = living.attempt();
+    rig.queued(&waiter);
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
+    assert_eq!(published(&mut rig), 128);
+    assert_eq!((living.messages(), rig.held_token()), (Vec::new(), 0));
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)));
+    assert_eq!(published(&mut rig), 128);
+    assert_eq!(rig.list()[..300], kept, "they keep their places");
+}
+
+#[test]
+fn dead_entries_between_clients_out_of_reach_cost_one_call_more() {
+    let mut rig = Rig::new();
+    let holder = rig.client().attempt();
+    rig.granted(&holder);
+    let mut kept = unreachable(&mut rig, 100);
+    rig.add_dead(10);
+    kept.extend(unreachable(&mut rig, 200));
+    let waiter = rig.client().attempt();
+    rig.queued(&waiter);
+    assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: true, next: Next::None });
+    assert_eq!(rig.leave(&holder), LeaveReply::Gone { more: false });
+    kept.push(waiter.ticket.to_string());
+    assert_eq!(rig.list(), kept, "only the dead ones are out");
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)));
+}
+
+#[test]
+fn who_cannot_say_that_there_is_more_tells_32_clients_in_vain_at_most() {
+    let mut rig = Rig::new();
+    let holder = rig.client().attempt();
+    rig.granted(&holder);
+    unreachable(&mut rig, 1);
+    rig.add_dead(255);
+    unreachable(&mut rig, 100);
+    let waiter = rig.client().attempt();
+    rig.queued(&waiter);
+    let token = rig.held_token();
+    rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(rig.force_release(token), ForceReleaseReply::Released { more: false });
+    assert_eq!(published(&mut rig), 1 + 1 + 32, "the holder, the first one, and those behind the limit");
+    assert!(matches!(rig.poll(&waiter), AcquireReply::Granted(_)));
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum Fault {
     DropQueue,
     DropWaiting,
     DropToken,
+    /// The read holds of a read/write lock, and nothing else.
+    DropReaders,
     FlushAll,
     /// Another server takes over, without the last writes and with another clock.
     Failover,
@@ -58,6 +60,7 @@ pub const FAULTS: &[Fault] = &[
     Fault::DropQueue,
     Fault::DropWaiting,
     Fault::DropToken,
+    Fault::DropReaders,
     Fault::FlushAll,
     Fault::Failover,
     Fault::StepClock,
@@ -85,6 +88,7 @@ impl Fault {
             Self::DropQueue => "queue_deleted",
             Self::DropWaiting => "waiting_deleted",
             Self::DropToken => "token_deleted",
+            Self::DropReaders => "readers_deleted",
             Self::FlushAll => "flushall",
             Self::Failover => "failover",
             Self::StepClock => "clock_step",
@@ -100,7 +104,7 @@ impl Fault {
     /// Whether holds may overlap because of it.
     pub fn is_loss(self) -> bool {
         use Fault::*;
-        matches!(self, DropLock | FlushAll | Failover | StepClock | Force)
+        matches!(self, DropLock | DropReaders | FlushAll | Failover | StepClock | Force)
     }
 }
 

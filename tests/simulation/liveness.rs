@@ -180,7 +180,9 @@ fn cost(incident: &Incident, lease: Nanos, silent: &mut Vec<usize>) -> Nanos {
         Fault::FlushScripts => 50 * MILLI,
         Fault::DropToken | Fault::Force | Fault::Quit => MARGIN,
         Fault::Stall => lease + poll + (incident.ended - incident.began),
-        Fault::DropLock | Fault::DropQueue | Fault::DropWaiting | Fault::FlushAll => poll + timeout,
+        Fault::DropLock | Fault::DropReaders | Fault::DropQueue | Fault::DropWaiting | Fault::FlushAll => {
+            poll + timeout
+        }
         Fault::Failover => lease + poll + 4 * SECOND,
         Fault::StepClock => lease + 12 * SECOND,
     }

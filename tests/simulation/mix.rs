@@ -154,6 +154,7 @@ const LOSSES: &[(Fault, u64)] = &[
     (DropQueue, 4),
     (DropWaiting, 4),
     (DropToken, 4),
+    (DropReaders, 4),
     (FlushAll, 3),
     (Failover, 5),
     (StepClock, 3),

@@ -154,6 +154,7 @@ impl World {
             Fault::DropQueue => self.server.delete(&format!("{lock}:queue")),
             Fault::DropWaiting => self.server.delete(&format!("{lock}:waiting")),
             Fault::DropToken => self.server.delete(&format!("{lock}:token")),
+            Fault::DropReaders => self.server.delete(&format!("{lock}:readers")),
             Fault::FlushScripts => {
                 self.server.engine.flush_scripts();
                 true

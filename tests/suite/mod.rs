@@ -109,6 +109,7 @@ macro_rules! for_each_case {
                 a_read_write_lock_is_a_kind_of_its_own,
                 inspection_shows_readers_and_who_waits,
                 force_takes_a_lock_from_all_readers,
+                force_tells_hundreds_of_readers,
                 a_writer_reads_and_writes_again,
                 an_owner_that_waits_to_read_and_to_write_enters_at_once,
                 a_reader_that_asks_to_write_would_wait_for_itself,
@@ -127,6 +128,7 @@ macro_rules! for_each_case {
                 a_read_that_was_not_asked_back_is_asked_for_again,
                 a_cached_read_stays_until_somebody_writes,
                 a_cached_read_that_is_idle_is_given_back,
+                hundreds_of_clients_make_room_for_a_writer,
                 readers_lose_their_hold_together,
                 a_reader_that_is_dropped_while_others_wait_leaves_them_waiting,
             }

@@ -242,6 +242,23 @@ pub async fn force_takes_a_lock_from_all_readers<D: Deployment>(on: &D) {
     assert_eq!(soon("the news", writer.lost()).await, LossReason::TakenByForce);
 }
 
+/// More than one call tells, each with a hold of its own.
+pub async fn force_tells_hundreds_of_readers<D: Deployment>(on: &D) {
+    let (one, other) = (on.client_with(slow_to_poll).await, on.client_with(slow_to_poll).await);
+    let owners: Vec<RwLock> = (0..600).map(|_| one.rw_lock("a").with_owner(&Owner::new())).collect();
+    let readers = join_all(owners.iter().map(read)).await;
+    let info = info(&other, "a").await;
+    assert_eq!(info.hold_count, 600);
+    let lost: Vec<_> = readers.iter().map(|reader| tokio::spawn(reader.lost())).collect();
+    assert_eq!(other.force_release("a", info.token.expect("it is held")).await, Ok(true));
+    let (took, reasons) = timed("the news", join_all(lost)).await;
+    assert!(took < BY_MESSAGE, "{took:?}");
+    for reason in reasons {
+        assert_eq!(reason.expect("no panic"), LossReason::TakenByForce);
+    }
+    until_free(&other, "a").await;
+}
+
 /// Fails where the read waits for its own poll, half a claim later.
 pub async fn an_owner_that_waits_to_read_and_to_write_enters_at_once<D: Deployment>(on: &D) {
     let (one, other) = (on.client().await, on.client().await);

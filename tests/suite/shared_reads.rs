@@ -189,6 +189,22 @@ pub async fn a_cached_read_stays_until_somebody_writes<D: Deployment>(on: &D) {
     until_free(&other, "a").await;
 }
 
+/// More of them than one call asks back.
+pub async fn hundreds_of_clients_make_room_for_a_writer<D: Deployment>(on: &D) {
+    let writer = on.client_with(slow_to_poll).await;
+    let mut clients = Vec::new();
+    for _ in 0..300 {
+        let client = on.client_with(slow_to_poll).await;
+        drop(read(&client.rw_lock("a").cached()).await);
+        clients.push(client);
+    }
+    assert_eq!(info(&writer, "a").await.hold_count, 300);
+    let (took, guard) = timed("the write", wait_to_write(&writer.rw_lock("a"))).await;
+    assert!(took < BY_MESSAGE, "{took:?}");
+    assert!(clients.iter().all(|client| client.rw_lock("a").try_read_cached().is_none()));
+    drop(guard);
+}
+
 pub async fn a_cached_read_that_is_idle_is_given_back<D: Deployment>(on: &D) {
     let idle = Duration::from_millis(600);
     let (one, other) = (on.client_with(|builder| builder.cache_idle(idle)).await, on.client().await);

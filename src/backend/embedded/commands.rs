@@ -97,6 +97,7 @@ static COMMANDS: &[Command] = &[
     Command { name: "ping", words: (1, 2), in_scripts: true, run: server::ping },
     exactly("pttl", 2, keys::pttl),
     exactly("publish", 3, server::publish),
+    exactly("rename", 3, keys::rename),
     from("rpop", 2, lists::rpop),
     from("rpush", 3, lists::rpush),
     from("sadd", 3, sets::sadd),

@@ -26,10 +26,18 @@ impl Local {
         call: Call,
         decode: fn(&Value) -> Result<Timed<T>, Malformed>,
     ) -> Result<T, Fault> {
-        let (done, answer) = oneshot::channel();
         let local = self.clone();
+        self.carry(async move { local.repeat(call, decode).await }).await
+    }
+
+    /// Has work go on though its caller should be gone.
+    async fn carry<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (done, answer) = oneshot::channel();
         self.courier.post(Box::pin(async move {
-            let _ = done.send(local.repeat(call, decode).await);
+            let _ = done.send(work.await);
         }));
         answer.await.unwrap_or(Err(Fault::Closed))
     }
@@ -69,10 +77,22 @@ impl Local {
     pub async fn force_release(self: &Arc<Self>, keys: LockKeys, token: u64) -> Result<bool, LockError> {
         let call =
             ForceRelease { keys: &keys, token, terms: self.books.look(|state| self.terms(state)) }.call();
-        match self.request(call, ForceReleaseReply::decode).await? {
-            ForceReleaseReply::Released => Ok(true),
-            ForceReleaseReply::NotHeld => Ok(false),
-            ForceReleaseReply::ForeignKey { key } => Err(LockError::ForeignKey { key }),
+        let local = self.clone();
+        let reply = self.carry(async move {
+            let mut released = false;
+            loop {
+                match local.repeat(call.clone(), ForceReleaseReply::decode).await? {
+                    ForceReleaseReply::Released { more: true } => released = true,
+                    ForceReleaseReply::Told { more } if more || !released => {}
+                    // What was lost on the way is sent again: by then the first one may have released it.
+                    reply => return Ok((released, reply)),
+                }
+            }
+        });
+        match reply.await? {
+            (_, ForceReleaseReply::Released { .. } | ForceReleaseReply::Told { .. }) => Ok(true),
+            (released, ForceReleaseReply::NotHeld) => Ok(released),
+            (_, ForceReleaseReply::ForeignKey { key }) => Err(LockError::ForeignKey { key }),
         }
     }
 

@@ -1,6 +1,10 @@
 //! Who is told that a write waits, and when.
 
+use std::collections::BTreeSet;
+
+use lockwright::internals::owner::OwnerId;
 use lockwright::internals::scripts::*;
+use lockwright::internals::ticket::Ticket;
 
 use crate::protocol::rig::*;
 
@@ -29,6 +33,142 @@ fn the_first_write_tells_every_read_when_it_comes_and_at_each_poll() {
     }
     assert!(matches!(rig.acquire(&rig.client().write(), Wait::No), AcquireReply::Busy { .. }));
     assert_eq!(readers[0].messages(), [], "a try tells nobody");
+}
+
+/// So many reads of a client, inside.
+fn inside(rig: &mut Rig, peer: &Peer, owner: Option<OwnerId>, count: usize) -> BTreeSet<Ticket> {
+    let reads: Vec<Attempt> = (0..count).map(|_| Attempt { owner, ..peer.read() }).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    reads.iter().map(|read| read.ticket).collect()
+}
+
+/// Who has been told since the last call.
+fn told(peer: &mut Peer) -> Vec<Ticket> {
+    let messages = peer.messages();
+    assert!(messages.iter().all(|(_, news)| *news == News::Held));
+    messages.into_iter().map(|(ticket, _)| ticket).collect()
+}
+
+/// What the writes' calls say until there is no more to do, and whom they told.
+fn tell_all(rig: &mut Rig, write: &Attempt, reader: &mut Peer) -> (usize, BTreeSet<Ticket>) {
+    let mut all = BTreeSet::new();
+    for call in 1.. {
+        let AcquireReply::Queued(queued) = rig.poll(write) else { panic!("reads are inside") };
+        let told = told(reader);
+        assert!((1..=400).contains(&told.len()), "{} in a call", told.len());
+        let before = all.len();
+        all.extend(&told);
+        assert_eq!(all.len(), before + told.len(), "nobody is told twice");
+        if !queued.more {
+            return (call, all);
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_thousand_reads_are_all_told_by_a_few_calls_and_again_from_the_next_poll_on() {
+    let mut rig = Rig::shared();
+    let (mut reader, writer) = (rig.client(), rig.client());
+    let reads = inside(&mut rig, &reader, None, 1_000);
+    let write = writer.write();
+    let queued = rig.queued(&write);
+    assert!(queued.more, "the next call goes on");
+    let first = told(&mut reader);
+    assert!((256..=400).contains(&first.len()), "{}", first.len());
+    let (calls, mut all) = tell_all(&mut rig, &write, &mut reader);
+    assert!((2..=3).contains(&calls), "{calls}");
+    assert!(first.iter().all(|ticket| all.insert(*ticket)));
+    assert_eq!(all, reads);
+    assert_eq!(rig.get(&rig.lock(), "told"), "");
+    let (calls, all) = tell_all(&mut rig, &write, &mut reader);
+    assert!((3..=4).contains(&calls), "{calls}");
+    assert_eq!(all, reads, "a lost message costs one poll");
+}
+
+#[test]
+fn reads_that_come_go_and_renew_between_two_of_these_calls_hear_of_it_all_the_same() {
+    let mut rig = Rig::shared();
+    let (mut reader, writer, owned) = (rig.client(), rig.client(), rig.client());
+    let first = owned.read_of(owner(1));
+    rig.granted(&first);
+    let mut reads = inside(&mut rig, &reader, None, 600);
+    let write = writer.write();
+    assert!(rig.queued(&write).more);
+    for ticket in told(&mut reader) {
+        reads.remove(&ticket);
+        rig.leave_for(ticket, None);
+    }
+    let gone = *reads.first().unwrap();
+    reads.remove(&gone);
+    rig.leave_for(gone, None);
+    let renewed = *reads.first().unwrap();
+    assert!(matches!(rig.renew(&[(renewed, LEASE)])[..], [Renewed::Kept { waiting: true, .. }]));
+    assert!(rig.granted(&owned.read_of(owner(1))).waiting);
+    assert_eq!(tell_all(&mut rig, &write, &mut reader).1, reads);
+}
+
+#[test]
+fn a_write_begins_anew_where_another_one_has_left_its_telling_unfinished() {
+    let mut rig = Rig::shared();
+    let (mut reader, writer) = (rig.client(), rig.client());
+    let reads = inside(&mut rig, &reader, None, 600);
+    let write = writer.write();
+    assert!(rig.queued(&write).more);
+    rig.leave(&write);
+    told(&mut reader);
+    let next = writer.write();
+    assert!(rig.queued(&next).more);
+    let mut all: BTreeSet<Ticket> = told(&mut reader).into_iter().collect();
+    all.extend(tell_all(&mut rig, &next, &mut reader).1);
+    assert_eq!(all, reads);
+    // Or it has died: the next one, which takes its place, goes on.
+    let last = rig.client().write();
+    rig.queued(&last);
+    assert!(matches!(rig.poll(&next), AcquireReply::Queued(Queued { more: true, .. })));
+    let mut all: BTreeSet<Ticket> = told(&mut reader).into_iter().collect();
+    rig.set_deadline(&writer, -1);
+    all.extend(tell_all(&mut rig, &last, &mut reader).1);
+    assert_eq!(all, reads);
+}
+
+#[test]
+fn whose_reply_has_no_room_for_it_has_the_waiting_write_go_on() {
+    for lowers in [false, true] {
+        let mut rig = Rig::shared();
+        let (mut reader, holder, mut writer) = (rig.client(), rig.client(), rig.client());
+        let outer = holder.write_of(owner(1));
+        rig.granted(&outer);
+        let reads = inside(&mut rig, &reader, Some(owner(1)), 600);
+        let write = writer.write();
+        rig.queued(&write);
+        reader.messages();
+        if lowers {
+            let read = holder.read_of(owner(1));
+            assert!(matches!(rig.downgrade(&outer, &read), DowngradeReply::Granted(_)));
+            rig.leave(&read);
+        } else {
+            rig.leave(&outer);
+        }
+        let mut all: BTreeSet<Ticket> = told(&mut reader).into_iter().collect();
+        assert!(all.len() < 600, "{lowers}");
+        assert_eq!(writer.messages(), [(write.ticket, News::Held)], "it is to poll");
+        all.extend(tell_all(&mut rig, &write, &mut reader).1);
+        assert_eq!(all, reads, "{lowers}");
+    }
+    // A write that joins as a read leaves goes on by itself.
+    let mut rig = Rig::shared();
+    let (mut reader, writer) = (rig.client(), rig.client());
+    let (leaving, write) = (writer.read(), writer.write());
+    rig.granted(&leaving);
+    let reads = inside(&mut rig, &reader, None, 600);
+    let reply = rig.leave_for(leaving.ticket, Some(&write));
+    assert!(matches!(reply, LeaveReply::Freed { more: true, next: Next::Queued { .. } }), "{reply:?}");
+    let mut all: BTreeSet<Ticket> = told(&mut reader).into_iter().collect();
+    all.extend(tell_all(&mut rig, &write, &mut reader).1);
+    assert_eq!(all, reads);
 }
 
 #[test]

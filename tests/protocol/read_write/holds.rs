@@ -261,14 +261,78 @@ fn force_release_ends_all_reads_of_a_version_and_the_next_write_has_it() {
     b.messages();
     assert_eq!(rig.inspect().token, Some(version));
     assert_eq!(rig.force_release(version - 1), ForceReleaseReply::NotHeld);
-    assert_eq!(rig.force_release(version), ForceReleaseReply::Released);
+    assert_eq!(rig.force_release(version), ForceReleaseReply::Released { more: false });
     assert_eq!(a.messages(), [(first.ticket, News::Lost { token: version })]);
     assert_eq!(b.messages(), [(second.ticket, News::Lost { token: version })]);
     let [(_, News::Grant { token, .. })] = c.messages()[..] else { panic!() };
     assert!(token > version);
     assert_eq!(rig.renew(&[(first.ticket, LEASE), (second.ticket, LEASE)]), [Renewed::Lost; 2]);
-    assert_eq!(rig.force_release(token + 1), ForceReleaseReply::Released, "either token of the write");
+    assert_eq!(
+        rig.force_release(token + 1),
+        ForceReleaseReply::Released { more: false },
+        "either token of the write"
+    );
     assert_only_counter(&mut rig);
+}
+
+#[test]
+fn a_thousand_reads_that_are_ended_by_force_are_out_at_once_and_hear_of_it_in_parts() {
+    let mut rig = Rig::shared();
+    let (mut reader, mut writer) = (rig.client(), rig.client());
+    let reads: Vec<Attempt> = (0..1_000).map(|_| reader.read()).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    let version = rig.held_token();
+    let write = writer.write();
+    rig.queued(&write);
+    reader.messages();
+    assert_eq!(rig.force_release(version), ForceReleaseReply::Released { more: true });
+    let [(_, News::Grant { token, .. })] = writer.messages()[..] else { panic!("it has the lock by now") };
+    assert_eq!(rig.renew(&[(reads[999].ticket, LEASE)]), [Renewed::Lost]);
+    let mut lost: Vec<_> = reader.messages();
+    assert_eq!(lost.len(), 256);
+    assert_eq!(rig.force_release(version), ForceReleaseReply::Told { more: true });
+    // Whoever calls goes on with it, and has what it came for by its next call.
+    assert_eq!(rig.force_release(token), ForceReleaseReply::Told { more: true });
+    assert_eq!(rig.held_token(), token);
+    assert_eq!(rig.force_release(version), ForceReleaseReply::Told { more: false });
+    assert_eq!(rig.force_release(version), ForceReleaseReply::NotHeld);
+    lost.extend(reader.messages());
+    let mut tickets: Vec<_> = lost.iter().map(|(ticket, _)| *ticket).collect();
+    tickets.sort();
+    assert_eq!(tickets, reads.iter().map(|read| read.ticket).collect::<Vec<_>>(), "each, and once");
+    assert!(lost.iter().all(|(_, news)| matches!(news, News::Lost { .. })));
+    assert_eq!(rig.leave(&write), FREED);
+    assert_only_counter(&mut rig);
+}
+
+#[test]
+fn a_key_in_the_place_of_the_ended_reads_is_reported() {
+    let mut rig = Rig::shared();
+    let read = rig.client().read();
+    let version = rig.granted(&read).token;
+    let key = rig.keys.ended();
+    rig.wire.ok(&["SET", &key, "x"]);
+    assert_eq!(rig.force_release(version), ForceReleaseReply::ForeignKey { key });
+    assert_eq!(rig.held_token(), version);
+}
+
+#[test]
+fn a_free_lock_costs_little() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let first = a.read();
+    rig.granted(&first);
+    rig.leave(&first);
+    for (attempt, cost) in [(a.read(), 7), (a.write(), 6)] {
+        let call = rig.acquire_call(&attempt, Wait::Join);
+        // With the server's own.
+        assert!(rig.cost(&call) <= cost + 1, "{:?}: {:?}", attempt.mode, rig.commands());
+        assert_eq!(rig.inspect().mode, Some(attempt.mode));
+        assert_eq!(rig.leave(&attempt), FREED);
+        assert_only_counter(&mut rig);
+    }
 }
 
 #[test]
@@ -280,7 +344,7 @@ fn a_write_taken_by_force_lets_all_waiting_reads_in() {
     for peer in &peers {
         rig.queued(&peer.read());
     }
-    assert_eq!(rig.force_release(token), ForceReleaseReply::Released);
+    assert_eq!(rig.force_release(token), ForceReleaseReply::Released { more: false });
     for peer in &mut peers {
         assert!(
             matches!(peer.messages()[..], [.., (_, News::Grant { token: version, .. })] if version == token + 1)

@@ -9,6 +9,13 @@ pub fn del(server: &mut Server, words: &Words) -> Reply {
     count(words.from(1).filter(|key| server.keys.remove(key)).count())
 }
 
+pub fn rename(server: &mut Server, words: &Words) -> Reply {
+    let Entry { data, expires } = server.keys.get(&words[1]).cloned().ok_or("ERR no such key")?;
+    server.keys.remove(&words[1]);
+    server.keys.put(&words[2], data, expires);
+    Ok(Value::Status("OK".to_owned()))
+}
+
 pub fn exists(server: &mut Server, words: &Words) -> Reply {
     count(words.from(1).filter(|key| server.keys.get(key).is_some()).count())
 }

@@ -146,6 +146,9 @@ impl Needs {
         let &(command, words) = INSIDE.iter().find(|(known, _)| *known == command)?;
         match command {
             "TIME" => None,
+            "RENAME" => {
+                Some(self.need(command, &[&self.key(), &self.key()], &format!("{}:*", self.namespace)))
+            }
             "PUBLISH" => Some(self.need(command, &[&self.channel, "m"], &self.channel)),
             _ => {
                 let key = self.key();
@@ -186,10 +189,12 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("PEXPIRE", &["1"]),
     ("PTTL", &[]),
     ("PUBLISH", &[]),
+    ("RENAME", &[]),
     ("RPUSH", &["v"]),
     ("SET", &["v"]),
     ("TIME", &[]),
     ("ZADD", &["1", "m"]),
+    ("ZCARD", &[]),
     ("ZRANGE", &["0", "0"]),
     ("ZRANGEBYSCORE", &["0", "0"]),
     ("ZREM", &["m"]),

@@ -1,0 +1,23 @@
+-- The usual cases of read_write/acquire, before anything else is defined, as in take_free: nobody holds the lock,
+-- nobody waits, the counter is ours and behind the clock.
+if now <= tonumber(ARGV[10]) and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
+  local stored = redis.pcall('GET', KEYS[4])
+  if type(stored) == 'string' and stored:find('^[1-9]%d*$') and tonumber(stored) < micros then
+    local ticket, lease, hold = ARGV[5], ARGV[7], { mode = ARGV[13], owner = ARGV[6], block = ARGV[8], label = ARGV[9] }
+    if hold.mode == 'write' then
+      redis.call('INCRBY', KEYS[4], int(micros + hold.block - 1 - stored))
+      local denied = write_lock({ kind = KIND, lock = KEYS[1], now = now }, ticket, hold, micros, lease)
+      return denied or { 'granted', now, micros, tonumber(lease), 0 }
+    elseif hold.owner == '-' then
+      local ends = int(now + lease)
+      redis.call('HSET', KEYS[1], 'kind', KIND, 'mode', 'read', 'owner', '-', 'token', stored, 'block', 1,
+        ticket, ends .. ' ' .. tail_of(hold))
+      redis.call('ZADD', KEYS[5], ends, ticket)
+      local done = redis.pcall('PEXPIRE', KEYS[1], lease)
+      if type(done) == 'number' then done = redis.pcall('PEXPIRE', KEYS[5], lease) end
+      if type(done) == 'number' then return { 'granted', now, tonumber(stored), tonumber(lease), 0 } end
+      redis.call('DEL', KEYS[1], KEYS[5])
+      return done
+    end
+  end
+end
