@@ -12,7 +12,10 @@ local function judge(call, waiting, ticket, own)
   if not entry then return 'dead' end
   if entry.mode == 'write' and call.reading then return 'blocked' end
   local is_own = own and own.ticket == ticket
-  if is_own or not client.unreachable and offer(call, waiting, ticket, entry, client) then
+  local is_told = is_own or not client.unreachable and offer(call, waiting, ticket, entry)
+  -- Only a deaf client that has waited for long gets the lock unheard, and finds it by its polls. (A ghost of a younger
+  -- ticket, in front of it by an older entry, has not.)
+  if is_told or client.deaf and call.now - entry.arrival > call.claim then
     if entry.mode ~= 'read' then return 'granted' end
     entry.met, call.reading = true, true
     call.run[#call.run + 1] = { ticket = ticket, hold = is_own and own or entry, is_own = is_own }

@@ -1,7 +1,6 @@
--- offer(call, waiting, ticket, entry, client): tells a waiting ticket that it has the lock now, and whether others
--- wait behind it: a read asks only for those that are to write. False where that message certainly reached nobody:
--- only a deaf client that has waited for long gets the lock unheard, and finds it by its polls.
-local function offer(call, waiting, ticket, entry, client)
+-- offer(call, waiting, ticket, entry): tells a waiting ticket that it has the lock now, and whether others wait behind
+-- it: a read asks only for those that are to write. Returns whether that message may have reached somebody.
+local function offer(call, waiting, ticket, entry)
   local behind = entry.mode == 'read' and waiting.writers or waiting.living - 1
   local token, ends = mint(call, entry.block), call.now + math.min(call.claim, entry.lease)
   local others, said = behind > 0 and 1 or 0, call.said
@@ -13,6 +12,5 @@ local function offer(call, waiting, ticket, entry, client)
   end
   call.offers = call.offers + 1
   local heard = tell(call, ticket, 'grant ' .. ticket .. said.text)
-  local is_reached = heard and (heard > 0 or not call.counted)
-  return is_reached or client.deaf and call.now - entry.arrival > call.claim
+  return heard and (heard > 0 or not call.counted)
 end

@@ -238,6 +238,24 @@ fn a_deaf_client_gets_the_lock_unheard_once_it_has_waited_for_a_claim() {
     assert_eq!(granted.left_millis, LEASE, "its poll makes the claim a whole lease");
 }
 
+/// A leaving overtakes a request: its old entry, in front, is that of a younger ticket now.
+#[test]
+fn a_ghost_of_a_deaf_client_does_not_hide_those_that_have_waited_for_long() {
+    let mut rig = Rig::new();
+    rig.terms.claim_millis = 200;
+    let (a, b) = (rig.client(), rig.silent_client());
+    let (holder, ghost, waiter, later) = (a.attempt(), b.attempt(), b.attempt(), a.attempt());
+    rig.granted(&holder);
+    rig.acquire_deaf(&ghost, Wait::Join);
+    rig.acquire_deaf(&waiter, Wait::Join);
+    rig.queued(&later);
+    rig.leave(&ghost);
+    rig.pass(250);
+    rig.acquire_deaf(&ghost, Wait::Join);
+    rig.leave(&holder);
+    assert_eq!(rig.inspect().holds[0].ticket, waiter.ticket.to_string());
+}
+
 #[test]
 fn a_client_that_is_silent_for_longer_than_its_deadline_is_removed() {
     let mut rig = Rig::new();
