@@ -31,6 +31,7 @@ impl Local {
         self.courier.post(Box::pin(async move {
             let _ = done.send(local.repeat(call, decode).await);
         }));
+        self.courier.set_out();
         answer.await.unwrap_or(Err(Fault::Closed))
     }
 
