@@ -109,8 +109,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Sends one script call, once: no attempt is repeated, save after `NOSCRIPT`, which proves that nothing ran.
     /// Ends after `timeout` at the latest.
     ///
-    /// The call is sent when the future is first polled. Dropping the future after that neither recalls the call
-    /// nor hears its answer: only the courier polls it.
+    /// The call is sent when the future is first polled, which may be on a user's stack: no answer comes of that poll.
+    /// Dropping the future after it neither recalls the call nor hears its answer: only the courier polls it.
     fn call(&self, call: Call, timeout: Duration) -> Pending<Answer>;
 
     /// Asks for an answer on the command connection, and returns the round trip.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 
 #[cfg(feature = "embedded")]
 use crate::backend::embedded::Engine;
@@ -26,7 +28,8 @@ use crate::lock::reentrant::ReentrantLock;
 use crate::name::{LockKeys, Namespace, cut_label};
 use crate::scripts::{Kind, LockInfo};
 use crate::ticket::ClientId;
-use crate::{wakeup, watchdog};
+use crate::wakeup::{self, Waiting};
+use crate::watchdog;
 
 /// A connection to a server, and the source of all locks on it. Cheap to clone; one for each process is enough,
 /// however many locks and tasks it has.
@@ -137,7 +140,7 @@ impl Client {
     /// Starts the client's tasks on the present runtime.
     pub(crate) fn start(
         backend: Arc<dyn Backend>,
-        events: EventReceiver,
+        mut events: EventReceiver,
         config: Config,
         client: ClientId,
         clock: Clock,
@@ -153,6 +156,10 @@ impl Client {
         };
         let parts = Parts { client, spans, backend, courier, clock: clock.clone(), chance };
         let local = Local::new(parts);
+        // That it is connected, for instance: whoever asks before the task hears of it would wait, and others overtake.
+        if let Some(Some(event)) = unconstrained(events.next()).now_or_never() {
+            local.told(event);
+        }
         let patience = config.unavailable_after;
         let (has_ended, ended) = watch::channel(false);
         let stopped = || local.stopped();

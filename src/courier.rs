@@ -1,41 +1,249 @@
-//! The one task of a client that sends: whatever is handed to it is carried through, though its caller is gone.
+//! The courier of a client: whatever is handed to it is carried through, though its caller is gone.
 //!
 //! A user's future never owns a command in flight. Dropping such a future would neither recall the command nor
 //! hear its answer, and a hold would be left that nobody knows of.
+//!
+//! The first step of a parcel, which sends its command, is made by whoever has handed it in: to wake a task for it costs
+//! more than the step. It is no part of the caller's future all the same. From its first wait on it belongs to the one
+//! task of the courier, which goes on with it whenever it is woken.
 
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::backend::Pending;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::mutant::{self, Mutant};
+use crate::sync::{Arc, Mutex, lock};
+
+use parcel::Parcel;
+
+mod parcel;
 
 /// Where parcels are handed in.
 #[derive(Clone, Debug)]
-pub struct Courier(mpsc::UnboundedSender<Pending<()>>);
+pub struct Courier(Arc<Bag>);
 
-/// Where the courier's task takes them.
-pub type Parcels = mpsc::UnboundedReceiver<Pending<()>>;
+/// What the courier's task has of them. When it is dropped, all that is under way is dropped, and all that comes.
+#[derive(Debug)]
+pub struct Parcels(Arc<Bag>);
+
+struct Bag {
+    load: Mutex<Load>,
+    /// Where the client lives. Its callers may be on another runtime, or on none.
+    runtime: Option<Handle>,
+}
+
+#[derive(Default)]
+struct Load {
+    /// What has not set out, in its order.
+    posted: VecDeque<Pending<()>>,
+    /// Somebody has the turn.
+    busy: bool,
+    under_way: BTreeMap<u64, Arc<Parcel>>,
+    /// Those of them that the task is to go on with.
+    woken: VecDeque<Arc<Parcel>>,
+    last_number: u64,
+    /// The task, where it waits.
+    task: Option<Waker>,
+    /// The task waits for the end of all that is under way.
+    stopping: bool,
+    /// What a parcel has panicked with on a caller's stack: the task goes on with that.
+    panic: Option<Box<dyn Any + Send>>,
+    /// The task is gone.
+    ended: bool,
+}
+
+/// How many parcels a caller, or the task, takes in one go.
+const AT_ONCE: usize = 32;
 
 impl Courier {
+    /// A courier for a client that lives on the present runtime.
     pub fn new() -> (Self, Parcels) {
-        let (sender, parcels) = mpsc::unbounded_channel();
-        (Self(sender), parcels)
+        let bag = Arc::new(Bag { load: Mutex::default(), runtime: Handle::try_current().ok() });
+        (Self(bag.clone()), Parcels(bag))
     }
 
-    /// Hands over what must be carried through. Never blocks, needs no runtime, keeps the order. Where the task is
-    /// gone, with its runtime, the parcel is dropped.
+    /// Hands over what must be carried through, in this order. Never blocks, needs no runtime, and polls nothing: it may
+    /// be called inside a section of the books, and [`set_out`](Self::set_out) behind it.
     pub fn post(&self, parcel: Pending<()>) {
-        let _ = self.0.send(parcel);
+        lock(&self.0.load).posted.push_back(parcel);
+    }
+
+    /// Makes the first step of all that was posted, in its order; nothing where somebody has the turn, who then goes on
+    /// to that. Needs no runtime, and never panics.
+    pub fn set_out(&self) {
+        self.0.set_out();
+    }
+}
+
+/// The right to poll parcels, which one has at a time, a caller or the task. So commands have the order of the events
+/// that they are of: none overtakes the leaving of its ticket between the look whether it is wanted and its sending.
+struct Turn<'a> {
+    bag: &'a Arc<Bag>,
+    is_over: bool,
+}
+
+impl<'a> Turn<'a> {
+    fn begin(bag: &'a Arc<Bag>, load: &mut Load) -> Option<Self> {
+        let is_taken = std::mem::replace(&mut load.busy, true);
+        // Not `then_some`: the turn that nobody has would be dropped, and end that of another.
+        (!is_taken).then(|| Self { bag, is_over: false })
+    }
+
+    /// The next parcel: one that sets out, else, for the task, one that was woken. Ends the turn where there is none, in one
+    /// section with the look: what is posted behind it finds nobody at it.
+    fn next(&mut self, task: Option<&Waker>) -> Option<Arc<Parcel>> {
+        let mut load = lock(&self.bag.load);
+        if load.ended {
+            // Dropped behind the section: whoever waits for one of them is woken by that.
+            let unwanted = std::mem::take(&mut load.posted);
+            drop(load);
+            drop(unwanted);
+            load = lock(&self.bag.load);
+        }
+        let posted = load.posted.pop_front();
+        let mut load = mutant::apart(&self.bag.load, load, Mutant::TurnEndedApart);
+        if let Some(parcel) = posted {
+            load.last_number += 1;
+            let parcel = Arc::new(Parcel::new(self.bag.clone(), load.last_number, parcel));
+            load.under_way.insert(parcel.number, parcel.clone());
+            return Some(parcel);
+        }
+        let woken = task.and_then(|_| load.woken.pop_front());
+        if woken.is_none() {
+            (load.busy, self.is_over) = (false, true);
+            let called = if load.calls_task() { load.task.take() } else { None };
+            if task.is_some() {
+                load.task = task.cloned();
+            }
+            drop(load);
+            if let Some(called) = called {
+                called.wake();
+            }
+        }
+        woken
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// What is left is the task's.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.bag.call_task(|load| load.busy = false);
+        }
+    }
+}
+
+impl Bag {
+    fn set_out(self: &Arc<Self>) {
+        let Some(mut turn) = Turn::begin(self, &mut lock(&self.load)) else { return };
+        // For the timers of a command.
+        let _context = self.runtime.as_ref().map(Handle::enter);
+        for _ in 0..AT_ONCE {
+            match turn.next(None) {
+                Some(parcel) => parcel.set_out(),
+                None => return,
+            }
+        }
+    }
+
+    /// Changes the load, and has the task look at it.
+    fn call_task(&self, change: impl FnOnce(&mut Load)) {
+        let mut load = lock(&self.load);
+        change(&mut load);
+        let task = load.task.take();
+        drop(load);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// A parcel is to go on.
+    fn wake(&self, parcel: Arc<Parcel>) {
+        self.call_task(|load| {
+            if !load.ended {
+                load.woken.push_back(parcel);
+            }
+        });
+    }
+
+    /// A parcel has arrived.
+    fn arrived(&self, number: u64) {
+        // Whoever has the turn looks at what that leaves.
+        lock(&self.load).under_way.remove(&number);
+    }
+}
+
+impl Load {
+    fn is_empty(&self) -> bool {
+        self.posted.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Whether the task has something to do once nobody has the turn.
+    fn calls_task(&self) -> bool {
+        !self.woken.is_empty() || self.stopping && self.is_empty()
+    }
+}
+
+impl fmt::Debug for Bag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bag").field("under_way", &lock(&self.load).under_way.len()).finish_non_exhaustive()
+    }
+}
+
+impl Parcels {
+    /// Goes on with what was woken. Returns whether nothing is left to do; else the task is woken when there is.
+    ///
+    /// # Panics
+    /// With what a parcel has panicked with, here or on a caller's stack.
+    pub fn carry_on(&self, task: &Waker) -> bool {
+        let mut load = lock(&self.0.load);
+        if let Some(panic) = load.panic.take() {
+            drop(load);
+            std::panic::resume_unwind(panic);
+        }
+        let Some(mut turn) = Turn::begin(&self.0, &mut load) else {
+            // Whoever has the turn calls the task behind it.
+            load.task = Some(task.clone());
+            return false;
+        };
+        drop(load);
+        for _ in 0..AT_ONCE {
+            match turn.next(Some(task)) {
+                Some(parcel) => parcel.go_on(),
+                None => return lock(&self.0.load).is_empty(),
+            }
+        }
+        drop(turn);
+        task.wake_by_ref();
+        false
+    }
+}
+
+impl Drop for Parcels {
+    fn drop(&mut self) {
+        let mut load = lock(&self.0.load);
+        load.ended = true;
+        let left = (std::mem::take(&mut load.posted), std::mem::take(&mut load.woken), load.task.take());
+        let under_way = std::mem::take(&mut load.under_way);
+        drop(load);
+        drop(left);
+        under_way.into_values().for_each(|parcel| parcel.give_up());
     }
 }
 
 /// Runs until `stop` says so and everything that was posted before is carried through, for at most `patience` from
 /// then on: whoever closes a client waits no longer for a silent server than others do.
-pub async fn run(mut parcels: Parcels, stop: watch::Receiver<bool>, clock: Clock, patience: Duration) {
+pub async fn run(parcels: Parcels, stop: watch::Receiver<bool>, clock: Clock, patience: Duration) {
     let mut late = stop.clone();
     let late = async {
         let _ = late.wait_for(|&stopped| stopped).await;
@@ -43,29 +251,26 @@ pub async fn run(mut parcels: Parcels, stop: watch::Receiver<bool>, clock: Clock
     };
     tokio::select! {
         biased;
-        () = carry(&mut parcels, stop) => {}
+        () = carry(&parcels, stop) => {}
         () = late => {}
     }
 }
 
-async fn carry(parcels: &mut Parcels, mut stop: watch::Receiver<bool>) {
-    let mut under_way = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            biased;
-            parcel = parcels.recv() => match parcel {
-                Some(parcel) => under_way.push(parcel),
-                None => break,
-            },
-            Some(()) = under_way.next() => {}
-            _ = stop.wait_for(|&stopped| stopped), if under_way.is_empty() => break,
+async fn carry(parcels: &Parcels, mut stop: watch::Receiver<bool>) {
+    let mut stop = pin!(async move { _ = stop.wait_for(|&stopped| stopped).await });
+    let mut stopped = false;
+    poll_fn(|context| {
+        // Before the parcels: what was posted before the end is among them.
+        if !stopped && stop.as_mut().poll(context).is_ready() {
+            stopped = true;
+            lock(&parcels.0.load).stopping = true;
         }
-    }
-    // What was posted between the last look and the end is there by now.
-    while let Ok(parcel) = parcels.try_recv() {
-        under_way.push(parcel);
-    }
-    while under_way.next().await.is_some() {}
+        match parcels.carry_on(context.waker()) && stopped {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
 }
 
 /// How long to wait before the next attempt: doubled each time, with jitter, so that the clients of a server that
@@ -95,9 +300,18 @@ mod tests {
     use super::*;
     use crate::sync::{AtomicU64, Ordering};
     use std::future::Future;
-    use std::pin::pin;
-    use std::sync::Arc;
-    use std::task::{Context, Waker};
+    use std::task::Context;
+    use tokio::sync::oneshot;
+
+    type Journal = Arc<Mutex<Vec<&'static str>>>;
+
+    fn note(journal: &Journal, what: &'static str) {
+        lock(journal).push(what);
+    }
+
+    fn poll(carrying: std::pin::Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
+        carrying.poll(&mut Context::from_waker(Waker::noop()))
+    }
 
     /// Fails where the end is seen before what was posted ahead of it: they come between two looks of one poll.
     #[test]
@@ -108,23 +322,181 @@ mod tests {
         let poster = std::thread::spawn({
             let carried = carried.clone();
             move || {
-                for (courier, stop) in handed_over {
+                for (round, (courier, stop)) in handed_over.into_iter().enumerate() {
                     let carried = carried.clone();
                     let parcel = async move { _ = carried.fetch_add(1, Ordering::Relaxed) };
                     courier.post(Box::pin(parcel));
+                    if round % 2 == 0 {
+                        courier.set_out();
+                    }
                     stop.send_replace(true);
                 }
             }
         });
         for _ in 0..rounds {
-            let (courier, mut parcels) = Courier::new();
+            let (courier, parcels) = Courier::new();
             let (stop, stopped) = watch::channel(false);
             hand_over.send((courier.clone(), stop)).expect("the poster is there");
-            let mut carrying = pin!(carry(&mut parcels, stopped));
-            while carrying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+            let mut carrying = pin!(carry(&parcels, stopped));
+            while poll(carrying.as_mut()).is_pending() {}
         }
         drop(hand_over);
         poster.join().expect("no panic");
         assert_eq!(carried.load(Ordering::Relaxed), rounds);
+    }
+
+    /// Fails where a caller that has used up its task's budget sends later than those behind it.
+    #[tokio::test]
+    async fn a_first_step_is_whole_whatever_its_caller_has_done() {
+        use futures_util::FutureExt;
+        use tokio::task::coop::consume_budget;
+
+        let (courier, _parcels) = Courier::new();
+        let journal = Journal::default();
+        while consume_budget().now_or_never().is_some() {}
+        let notes = journal.clone();
+        courier.post(Box::pin(async move {
+            consume_budget().await;
+            note(&notes, "sent");
+        }));
+        courier.set_out();
+        assert_eq!(*lock(&journal), ["sent"]);
+    }
+
+    /// Fails where a caller sends while the task is about to: what the task sends may be of a ticket that the caller's
+    /// leaving gives back.
+    #[test]
+    fn nobody_sets_out_while_the_task_goes_on() {
+        let (courier, parcels) = Courier::new();
+        let journal = Journal::default();
+        let (answer, answered) = oneshot::channel::<()>();
+        let (inner, notes) = (courier.clone(), journal.clone());
+        courier.post(Box::pin(async move {
+            let _ = answered.await;
+            let late = notes.clone();
+            let caller = std::thread::spawn(move || {
+                inner.post(Box::pin(async move { note(&late, "left") }));
+                inner.set_out();
+            });
+            caller.join().expect("no panic");
+            note(&notes, "sent again");
+        }));
+        courier.set_out();
+        answer.send(()).expect("somebody waits");
+        assert!(parcels.carry_on(Waker::noop()));
+        assert_eq!(*lock(&journal), ["sent again", "left"]);
+    }
+
+    /// Fails where a task has to be woken for the first step, or where what a first step posts comes before what was
+    /// posted ahead of it.
+    #[test]
+    fn the_first_steps_are_the_callers_and_in_order() {
+        let (courier, parcels) = Courier::new();
+        let journal = Journal::default();
+        let (answer, answered) = oneshot::channel::<()>();
+        let (inner, notes) = (courier.clone(), journal.clone());
+        courier.post(Box::pin(async move {
+            let late = notes.clone();
+            inner.post(Box::pin(async move { note(&late, "third") }));
+            inner.set_out();
+            note(&notes, "first");
+            let _ = answered.await;
+            note(&notes, "answered");
+        }));
+        let notes = journal.clone();
+        courier.post(Box::pin(async move { note(&notes, "second") }));
+        assert!(lock(&journal).is_empty(), "posting polls nothing");
+        courier.set_out();
+        assert_eq!(*lock(&journal), ["first", "second", "third"]);
+        // And the rest is the task's, which alone is woken for it.
+        answer.send(()).expect("somebody waits");
+        assert_eq!(lock(&journal).len(), 3);
+        assert!(parcels.carry_on(Waker::noop()));
+        assert_eq!(lock(&journal).last(), Some(&"answered"));
+    }
+
+    /// Fails where the first step is made in the context of its caller: a command has a timer.
+    #[test]
+    fn a_caller_needs_no_runtime() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (courier, parcels) = runtime.block_on(async { Courier::new() });
+        let (stop, stopped) = watch::channel(false);
+        let journal = Journal::default();
+        let notes = journal.clone();
+        let caller = std::thread::spawn(move || {
+            courier.post(Box::pin(async move {
+                Clock::boot().sleep(Duration::from_millis(1)).await;
+                note(&notes, "slept");
+            }));
+            courier.set_out();
+            stop.send_replace(true);
+        });
+        caller.join().expect("no panic");
+        runtime.block_on(carry(&parcels, stopped));
+        assert_eq!(*lock(&journal), ["slept"]);
+    }
+
+    /// Fails where a closing does not wait for what a caller has set out with.
+    #[test]
+    fn the_end_waits_for_what_is_under_way() {
+        let (courier, parcels) = Courier::new();
+        let (stop, stopped) = watch::channel(false);
+        let (answer, answered) = oneshot::channel::<()>();
+        courier.post(Box::pin(async move { _ = answered.await }));
+        courier.set_out();
+        let mut carrying = pin!(carry(&parcels, stopped));
+        stop.send_replace(true);
+        assert!(poll(carrying.as_mut()).is_pending());
+        answer.send(()).expect("somebody waits");
+        assert!(poll(carrying.as_mut()).is_ready());
+    }
+
+    /// Fails where what is under way outlives its task: whoever waits for it would wait for ever.
+    #[test]
+    fn what_is_under_way_ends_with_the_task() {
+        let (courier, parcels) = Courier::new();
+        let [(under_way, one), (posted, two), (late, three)] = [(); 3].map(|()| oneshot::channel::<()>());
+        let never = |done: oneshot::Sender<()>| -> Pending<()> {
+            Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(done);
+            })
+        };
+        courier.post(never(under_way));
+        courier.set_out();
+        courier.post(never(posted));
+        drop(parcels);
+        courier.post(never(late));
+        courier.set_out();
+        for mut ended in [one, two, three] {
+            assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        }
+    }
+
+    /// Fails where a panic, of a user's waker perhaps, meets whoever happens to have posted, or the task goes on.
+    #[test]
+    fn a_panic_is_the_tasks() {
+        let (courier, parcels) = Courier::new();
+        courier.post(Box::pin(async { panic!("on purpose") }));
+        courier.set_out();
+        let carrying =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parcels.carry_on(Waker::noop())));
+        assert!(carrying.is_err());
+    }
+
+    /// Fails where one caller sends for all the others for as long as they have something to send.
+    #[test]
+    fn a_caller_hands_on_what_is_too_much() {
+        let (courier, parcels) = Courier::new();
+        let sent = Arc::new(AtomicU64::new(0));
+        let all = 3 * AT_ONCE as u64;
+        for _ in 0..all {
+            let sent = sent.clone();
+            courier.post(Box::pin(async move { _ = sent.fetch_add(1, Ordering::Relaxed) }));
+        }
+        courier.set_out();
+        assert_eq!(sent.load(Ordering::Relaxed), AT_ONCE as u64);
+        while !parcels.carry_on(Waker::noop()) {}
+        assert_eq!(sent.load(Ordering::Relaxed), all);
     }
 }

@@ -80,6 +80,11 @@ impl Hold {
         self.failing.store(true, Ordering::Release);
     }
 
+    /// Whether its last renewal went unanswered.
+    pub fn is_in_doubt(&self) -> bool {
+        self.failing.load(Ordering::Acquire)
+    }
+
     /// Ends the hold, and returns who wants to be woken. The first reason stands.
     pub fn lose(&self, reason: LossReason) -> Vec<Waker> {
         let mut ended = lock(&self.ended);

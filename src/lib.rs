@@ -257,6 +257,11 @@ pub mod internals {
         pub use crate::local::parts::*;
     }
 
+    #[cfg(lockwright_loom)]
+    pub mod courier {
+        pub use crate::courier::{Courier, Parcels};
+    }
+
     /// A client over any back end, its tasks on the present runtime.
     pub fn client(
         back_end: (std::sync::Arc<dyn backend::Backend>, backend::EventReceiver),

@@ -23,10 +23,10 @@
 //! One mutex guards the books, and every event is one critical section: a grant, its registration with the watchdog
 //! and the waiter's outcome happen together, as do a release and the end of its renewals. Commands are handed to
 //! the courier inside the section, so their order is the order of the events, and a closing finds each one either still
-//! to come, and refuses it, or with the courier, which carries it through. Whatever is the user's code runs outside
-//! it: wakers are cloned before it, and woken and dropped behind it, as are log lines written. (A waker that is dropped
-//! may be the last that keeps its task, and the task may have a guard: its release would wait for the section in
-//! which it is dropped.)
+//! to come, and refuses it, or with the courier, which carries it through. Their first step, which sends them, is made
+//! behind it, where they were left. Whatever is the user's code runs outside it: wakers are cloned before it, and woken
+//! and dropped behind it, as are log lines written. (A waker that is dropped may be the last that keeps its task, and the
+//! task may have a guard: its release would wait for the section in which it is dropped.)
 
 mod books;
 mod errands;
@@ -196,6 +196,10 @@ impl Surroundings for Arc<Local> {
 
     fn send(&self, errand: Errand) {
         self.courier.post(errands::carry(self.clone(), errand));
+    }
+
+    fn set_out(&self) {
+        self.courier.set_out();
     }
 
     fn look_sooner(&self, renew: bool, poll: bool) {

@@ -40,8 +40,12 @@ pub enum Mutant {
     AbandonedApart,
     /// the look whether a gate is empty, and its closing;
     ClosedApart,
-    /// the look whether a gate is empty, and its closing where it is.
+    /// the look whether a gate is empty, and its closing where it is;
     EmptiedApart,
+    /// the look whether a parcel was woken while it was polled, and its parking;
+    ParkedApart,
+    /// the look whether more was posted, and the end of whoever sets out with it.
+    TurnEndedApart,
 }
 
 #[cfg(lockwright_internals)]

@@ -100,19 +100,24 @@ impl LockKeys {
         &self.lock
     }
 
+    /// Without the machinery of formats: each call of a script names four or five of these.
+    fn key(&self, suffix: &str) -> String {
+        [&self.lock, suffix].concat()
+    }
+
     /// `K:queue`: the waiting tickets, oldest first.
     pub fn queue(&self) -> String {
-        format!("{}:queue", self.lock)
+        self.key(":queue")
     }
 
     /// `K:waiting`: what is known of each waiting ticket and client.
     pub fn waiting(&self) -> String {
-        format!("{}:waiting", self.lock)
+        self.key(":waiting")
     }
 
     /// `K:readers`: read holds by the end of their lease.
     pub fn readers(&self) -> String {
-        format!("{}:readers", self.lock)
+        self.key(":readers")
     }
 
     /// `K:ended`: read holds that were ended by force and are still to be told.
@@ -122,12 +127,12 @@ impl LockKeys {
 
     /// `K:fenced`: a value that no smaller token overwrites.
     pub fn fenced(&self) -> String {
-        format!("{}:fenced", self.lock)
+        self.key(":fenced")
     }
 
     /// `K:token`: the last fencing token minted.
     pub fn token(&self) -> String {
-        format!("{}:token", self.lock)
+        self.key(":token")
     }
 }
 

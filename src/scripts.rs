@@ -260,7 +260,7 @@ pub struct Attempt {
 impl Attempt {
     fn args(&self) -> [String; 5] {
         [
-            self.ticket.to_string(),
+            self.ticket.text(),
             // A stored owner is never empty, so that the text after it can be told to be the label.
             self.owner.map_or_else(|| "-".to_owned(), |owner| owner.to_string()),
             self.lease_millis.to_string(),

@@ -16,6 +16,9 @@ pub trait Surroundings {
     /// Takes what must be sent. Called inside each section, so that what is sent has the order of the events.
     fn send(&self, errand: Errand);
 
+    /// Sets out with what was sent. Called behind each section that has left something to be sent.
+    fn set_out(&self);
+
     /// Has the watchdog look again, or the poller: something is due before they would.
     fn look_sooner(&self, renew: bool, poll: bool);
 }
@@ -37,8 +40,12 @@ impl Books {
         let mut state = lock(&self.0);
         let result = event(&mut state, around.now(), &mut out);
         let state = mutant::apart(&self.0, state, Mutant::SentApart);
+        let sends = !out.errands.is_empty();
         out.errands.drain(..).for_each(|errand| around.send(errand));
         drop(state);
+        if sends {
+            around.set_out();
+        }
         around.look_sooner(out.renew_sooner, out.poll_sooner);
         out.wakers.drain(..).for_each(Waker::wake);
         out.reports.drain(..).for_each(Report::log);

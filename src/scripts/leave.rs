@@ -25,7 +25,7 @@ impl Leave<'_> {
     pub fn call(&self) -> Call {
         let mut args = Vec::with_capacity(13);
         args.extend(self.terms.args());
-        args.extend([self.ticket.to_string(), flag(self.deaf)]);
+        args.extend([self.ticket.text(), flag(self.deaf)]);
         if let Some((attempt, not_after_millis)) = self.next {
             args.extend(attempt.args());
             args.push(not_after_millis.to_string());

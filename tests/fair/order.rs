@@ -116,7 +116,7 @@ async fn who_was_passed_over_without_a_connection_is_served_before_later_ones_wh
     let mut queue = Queue::with(|pace| (pace.claim, pace.deadline) = (4_000, 60_000)).await;
     let proxy = Proxy::to(queue.scene.server.port());
     let away = queue.scene.client_at(proxy.url()).await;
-    let (mut first, mut second) = (queue.join(&away).await, queue.join(&away).await);
+    let (first, second) = (queue.join(&away).await, queue.join(&away).await);
     let here = queue.join_alone().await;
     let later = [queue.join_alone().await, queue.join(&away).await, queue.join_alone().await];
     let connections = queue.scene.server.clients().len();
@@ -130,7 +130,7 @@ async fn who_was_passed_over_without_a_connection_is_served_before_later_ones_wh
     eventually("its connections", || queue.scene.server.clients().len() == connections).await;
     crate::chaos_faults::until_answered(&away).await;
     let since = queue.release().await;
-    for waiter in [&mut first, &mut second] {
+    for waiter in [first, second] {
         assert!(!later.iter().any(JoinHandle::is_finished), "a later one is served before");
         let guard = soon("the lock", waiter).await.expect("no panic").expect("it is granted");
         assert!(now().since(since) <= MARGIN * 2);

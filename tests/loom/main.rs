@@ -3,6 +3,7 @@
 //! `src/mutant.rs`, and a test that loom refutes it. Run them with `scripts/loom`.
 #![cfg(lockwright_loom)]
 
+mod courier;
 mod gate;
 mod hold;
 mod waits;

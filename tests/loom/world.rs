@@ -51,6 +51,8 @@ impl Surroundings for World {
         self.sent.lock().expect("no thread panics").push(sent);
     }
 
+    fn set_out(&self) {}
+
     fn look_sooner(&self, renew: bool, _: bool) {
         self.bell.fetch_or(renew, Ordering::Relaxed);
     }

@@ -1,6 +1,8 @@
 //! A client's connection to an engine: it never breaks, and every call is answered at once.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -106,15 +108,24 @@ fn run(engine: &Engine, script: &'static Script, call: &Call) -> Result<Value, F
     }
 }
 
-/// Lets other tasks have their turn, as waiting for a socket would.
+/// Lets other tasks have their turn, as waiting for a socket would: a caller's first step sends, and brings no answer.
 async fn breathe() {
-    tokio::task::coop::consume_budget().await;
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Backend for Connection {
     fn call(&self, call: Call, _timeout: Duration) -> Pending<Answer> {
         let this = self.0.clone();
         Box::pin(async move {
+            breathe().await;
             let sent = this.clock.now();
             let outcome = if this.closed.load(Ordering::Acquire) {
                 Err(Failure::NotSent)
@@ -122,7 +133,6 @@ impl Backend for Connection {
                 run(&this.engine, call.script, &call)
             };
             let received = this.clock.now();
-            breathe().await;
             Answer { outcome, sent, received, epoch: EPOCH }
         })
     }

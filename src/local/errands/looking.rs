@@ -39,6 +39,7 @@ impl Local {
         self.courier.post(Box::pin(async move {
             let _ = done.send(work.await);
         }));
+        self.courier.set_out();
         answer.await.unwrap_or(Err(Fault::Closed))
     }
 

@@ -48,8 +48,11 @@ impl State {
         let held = lane.held()?;
         // A part of what is left, not of the lease: a claim is shorter, and a section that ends in its first third
         // would be renewed for nothing.
-        let early = held.trusted.since(now) / 30;
-        if held.renew_at? > now.plus(early.min(Duration::from_secs(1))) {
+        let early = (held.trusted.since(now) / 30).min(Duration::from_secs(1));
+        // One that was unanswered waits for its time: where there is no connection its answer comes at once, and it would be
+        // tried again without end.
+        let early = if held.hold.hold.is_in_doubt() { Duration::ZERO } else { early };
+        if held.renew_at? > now.plus(early) {
             return None;
         }
         held.renew_at = None;
@@ -221,6 +224,27 @@ mod tests {
             }
         }
         out.reports.iter().filter(|report| matches!(report, Report::WaitsForItself)).count()
+    }
+
+    /// Fails where a renewal that is not sent is due at once again: without a connection the watchdog would not rest.
+    #[tokio::test]
+    async fn an_unanswered_renewal_rests_before_the_next() {
+        let (mut books, mut out) = (state(), Outbox::default());
+        let task = tokio::spawn(async {}).id();
+        let wait = enter(&mut books, request(Kind::Reentrant, Mode::Exclusive), task, &mut out);
+        granted(&mut books, wait.expect_err("it is asked for"), &mut out);
+        let mut renewals = |now: Moment| {
+            let mut out = Outbox::default();
+            books.renew_due(now, &mut out);
+            for errand in &out.errands {
+                let Errand::Renew(due) = errand else { continue };
+                due.iter().for_each(|due| books.renewal_unanswered(due, now, &mut Outbox::default()));
+            }
+            out.errands.len()
+        };
+        let due = Moment::ORIGIN.plus(Duration::from_secs(10));
+        assert_eq!([renewals(due), renewals(due)], [1, 0]);
+        assert_eq!(renewals(due.plus(Duration::from_millis(200))), 1);
     }
 
     /// Said of the last one let in, though its guard was gone, it accused the innocent.
