@@ -10,6 +10,7 @@ use lockwright::{Client, Engine, Lease, LossReason, Lost};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
+use crate::support::logs;
 use crate::support::time::{PATIENCE, soon};
 
 /// Runs `body` as a task, on a runtime and a thread of its own, whose time is paused; panics where it does not end.
@@ -187,7 +188,7 @@ fn a_subscriber_may_call_the_client() {
         let lock = client.lock("a").with_lease(Lease::renewed(Duration::from_secs(1)));
         let held = lock.lock().await.expect("it is free");
         let caller = Caller { client: client.clone(), lost: Some(held.lost()), calls: calls.clone() };
-        let logging = tracing::subscriber::set_default(Subscriber(caller));
+        let logging = logs::subscribe(Subscriber(caller));
         // Waiting for oneself is told after one lease.
         assert!(lock.try_lock_for(Duration::from_secs(3)).await.expect("there is a server").is_none());
         assert_eq!(calls.load(Ordering::Relaxed), 1);

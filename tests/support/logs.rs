@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -16,9 +17,17 @@ thread_local! {
 /// How many tests collect now. Without an end all later tests of the process would be slowed down, and fill the memory.
 static COLLECTING: Mutex<usize> = Mutex::new(0);
 
+/// Has a subscriber hear this thread. While there is only one in the process, whether anybody wants a line is asked of the
+/// thread that comes to that line first, and never again: a test beside this one would answer for it.
+pub fn subscribe(subscriber: impl tracing::Subscriber + Send + Sync + 'static) -> DefaultGuard {
+    static ANOTHER: OnceLock<tracing::Dispatch> = OnceLock::new();
+    ANOTHER.get_or_init(|| tracing::Dispatch::new(NoSubscriber::new()));
+    tracing::subscriber::set_default(subscriber)
+}
+
 /// Collects for as long as it lives: `log` from all threads, `tracing` from this one.
 pub struct Collecting {
-    _own: tracing::subscriber::DefaultGuard,
+    _own: DefaultGuard,
 }
 
 pub fn collect() -> Collecting {
@@ -27,7 +36,7 @@ pub fn collect() -> Collecting {
     let mut collecting = COLLECTING.lock().unwrap();
     *collecting += 1;
     log::set_max_level(log::LevelFilter::Trace);
-    Collecting { _own: tracing::subscriber::set_default(Collector) }
+    Collecting { _own: subscribe(Collector) }
 }
 
 impl Drop for Collecting {
