@@ -58,8 +58,7 @@ pub struct Hold {
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
     pub trusted: Nanos,
-    /// Whether its owner had the lock for itself already: the server first granted that to another client, or before
-    /// this was asked for.
+    /// Whether its owner had the lock for itself already: by another hold, which the server granted first.
     pub joins: bool,
     /// Until when the server kept its token at most.
     pub promised: Nanos,

@@ -128,10 +128,12 @@ impl World {
             for hold in &mut history.holds {
                 if let Some(first) = self.audit.first(&self.locks[hold.lock].key(), hold.token) {
                     hold.promised = first.ends;
-                    // What a read shows is its owner's write, where it joins one.
-                    let is_turn = hold.mode != Mode::Read || first.writes && first.token == hold.token;
                     let is_elsewhere = first.client != self.processes[hold.client].id;
-                    hold.joins = is_turn && (first.at < hold.asked || is_elsewhere);
+                    // No read has the token of a write, but one that joins it.
+                    hold.joins = match hold.mode {
+                        Mode::Read => first.writes && first.token == hold.token,
+                        _ => first.at < hold.asked || is_elsewhere,
+                    };
                 }
             }
             for wait in history.waits.iter_mut().filter(|wait| wait.refused) {
