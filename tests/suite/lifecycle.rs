@@ -108,7 +108,8 @@ pub async fn a_wait_that_is_dropped_leaves_nothing<D: Deployment>(on: &D) {
         drop(lock.lock());
         drop(lock.try_lock());
         assert!(lock.lock().now_or_never().is_none());
-        assert!(lock.try_lock().now_or_never().is_none());
+        // Its answer may be there at once.
+        assert!(lock.try_lock().now_or_never().is_none_or(|answer| matches!(answer, Ok(None))));
         assert!(lock.try_lock_for(PATIENCE).now_or_never().is_none());
         let waiting = tokio::spawn(lock.lock());
         let limited = tokio::spawn(lock.try_lock_for(PATIENCE));
