@@ -98,7 +98,7 @@ fn sample_calls() -> BTreeMap<&'static str, (Call, Call)> {
     let hold = RenewHold { keys: keys.clone(), ticket: tickets.next(), lease_millis: 1_000 };
     let renew =
         |count| Renew { holds: &vec![hold.clone(); count], deadline_millis: terms.deadline_millis }.call();
-    let force = ForceRelease { keys: &keys, token: 9, terms }.call();
+    let force = ForceRelease { keys: &keys, token: 9, goes_on: false, terms }.call();
     let inspect = Inspect { keys: &keys }.call();
     let set = FencedSet { keys: &keys, token: 9, ticket: tickets.next(), value: "12" }.call();
     let get = FencedGet { keys: &keys }.call();
@@ -281,7 +281,7 @@ fn the_usual_case_costs_what_the_header_says() {
                     "reentrant/leave" | "fair/leave" => rig.leave_call(attempt.ticket, None),
                     "common/renew" => Renew { holds: &[hold], deadline_millis: 10_000 }.call(),
                     "common/force_release" => {
-                        ForceRelease { keys: &rig.keys, token, terms: rig.terms }.call()
+                        ForceRelease { keys: &rig.keys, token, goes_on: false, terms: rig.terms }.call()
                     }
                     "common/inspect" => Inspect { keys: &rig.keys }.call(),
                     "fenced/set" => {

@@ -143,7 +143,9 @@ impl Scene {
         for at in 0..BEHIND - 10 {
             let token = self.rig.held_token();
             let first = match at % 5 {
-                4 => ForceRelease { keys: &self.rig.keys, token, terms: self.rig.terms }.call(),
+                4 => {
+                    ForceRelease { keys: &self.rig.keys, token, goes_on: false, terms: self.rig.terms }.call()
+                }
                 _ => self.rig.leave_call(self.holder.ticket, None),
             };
             let name = if at % 5 == 4 { "force_release" } else { "leave" };

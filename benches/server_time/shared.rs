@@ -171,7 +171,7 @@ fn force(readers: usize) -> f64 {
         for peer in &peers {
             token = rig.granted(&peer.read()).token;
         }
-        ForceRelease { keys: &rig.keys, token, terms: rig.terms }.call()
+        ForceRelease { keys: &rig.keys, token, goes_on: false, terms: rig.terms }.call()
     };
     measured(&mut rig, FEW, &mut (), make, |_, ()| {})
 }

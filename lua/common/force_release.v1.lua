@@ -15,6 +15,7 @@
 -- ARGV[3]  01      whether channels are sharded
 -- ARGV[4]  01      whether the counts of PUBLISH can be trusted
 -- ARGV[5]  token   any token of the grant that is to end
+-- ARGV[6]  01      whether that has ended, and only its holders are still to be told
 -- RETURNS  released now:ms more:01
 --          (more: call again, holders are still to be told)
 -- RETURNS  told now:ms more:01
@@ -26,11 +27,13 @@
 -- WAKES    held    the next waiting ticket, where this call got only part of the way
 -- COST     7 (one hold, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RENAME SET SPUBLISH
---            TIME ZADD ZRANGE ZREM
-local call = open_call('read_write')
+--            TIME ZADD ZRANGE ZREM ZSCORE
+local call = open_call('read_write') -- the kind of those in K:ended; that of K is set where K is known
 local ended = peek('ZRANGE', KEYS[6], 0, 255)
 if not ended then return { 'foreign_key', call.now, KEYS[6] } end
 if #ended > 0 then return { 'told', call.now, tell_ended(call, KEYS[6], ended) } end
+-- Another caller has told them: those who read by now, perhaps under the same version, are others.
+if ARGV[6] == '1' then return { 'told', call.now, 0 } end
 local lock = read_holders(call, KEYS[5])
 if not lock then return { 'foreign_key', call.now, call.lock } end
 local token, more = tonumber(ARGV[5]), 0
@@ -41,6 +44,8 @@ local waiting = read_waiting(call, '') or new_waiting()
 if lock.mode == 'read' then
   redis.call('RENAME', KEYS[5], KEYS[6])
   redis.call('DEL', call.lock)
+  -- Behind all of them: a token is larger than any time.
+  redis.call('ZADD', KEYS[6], int(lock.token), 'version')
   more = tell_ended(call, KEYS[6], redis.call('ZRANGE', KEYS[6], 0, 255))
 else
   redis.call('DEL', call.lock, KEYS[5])

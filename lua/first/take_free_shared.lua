@@ -12,8 +12,8 @@ if now <= tonumber(ARGV[10]) and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5])
       local ends = int(now + lease)
       redis.call('HSET', KEYS[1], 'kind', KIND, 'mode', 'read', 'owner', '-', 'token', stored, 'block', 1,
         ticket, ends .. ' ' .. tail_of(hold))
-      redis.call('ZADD', KEYS[5], ends, ticket)
-      local done = redis.pcall('PEXPIRE', KEYS[1], lease)
+      local done = redis.pcall('ZADD', KEYS[5], ends, ticket)
+      if type(done) == 'number' then done = redis.pcall('PEXPIRE', KEYS[1], lease) end
       if type(done) == 'number' then done = redis.pcall('PEXPIRE', KEYS[5], lease) end
       if type(done) == 'number' then return { 'granted', now, tonumber(stored), tonumber(lease), 0 } end
       redis.call('DEL', KEYS[1], KEYS[5])

@@ -10,11 +10,13 @@ local function share_turn(call, waiting, lock, me)
   end
   local holders = { tickets = { grant.ticket }, ends = grant.ends }
   if lock.mode == 'read' then
-    -- Each poll of each write telling each read would be quadratic: the first write does it, for as long as its client
-    -- calls.
-    local first = call.blocked and call.blocked ~= me.ticket and waiting.clients[client_of(call.blocked)]
-    local is_silent = me.wait == '2' and first and first.deadline - call.deadline + call.claim < call.now
-    holders.tells = me.mode == 'write' and me.wait ~= '0' and (not first or is_silent) or false
+    -- Each poll of each write telling each read would be quadratic: the first write does it; any other where that has
+    -- not for a claim, since its client is silent, or polls by another of its tickets.
+    local is_first = not call.blocked or call.blocked == me.ticket or not waiting.clients[client_of(call.blocked)]
+    if me.mode == 'write' and not is_first and me.wait == '2' then
+      is_first = tonumber(redis.call('HGET', call.lock, 'told_at') or 0) + call.claim < call.now
+    end
+    holders.tells = me.mode == 'write' and me.wait ~= '0' and is_first
     if holders.tells then
       local more
       holders.tickets, more = next_reads(call, me.queued)

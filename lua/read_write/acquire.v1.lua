@@ -36,9 +36,9 @@
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting tickets that the lock went to
 -- WAKES    lost    the same tickets, where their grant could not be given a lease
--- WAKES    held    the holders: all reads, 256 in a call, where the ticket is the first that is to write, or polls and
---                  that one's client is silent; the write, where the ticket heads the queue or polls; the next waiting
---                  ticket, where the call got only part of the way and the reply does not say so
+-- WAKES    held    the holders: all reads, 256 in a call, where the ticket is the first that is to write, or polls to
+--                  write and they were not told for a claim; the write, where the ticket heads the queue or polls; the
+--                  next waiting ticket, where the call got only part of the way and the reply does not say so
 -- COST     10 (a read beside others, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HGET HGETALL HMGET HSET INCRBY LPUSH LRANGE LREM LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
 --            SPUBLISH TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
@@ -57,7 +57,8 @@ if not waiting then return { 'foreign_key', call.now, call.waiting } end
 local found = lock.kind or waiting.kind or KIND
 if found ~= KIND then return { 'kind_mismatch', call.now, found } end
 
-settle(call, lock)
+local denied = settle(call, lock)
+if denied then return denied end
 greet_client(call, waiting, me.ticket, me.deaf)
 if lock.mode then
   local is_owner = me.owner ~= '-' and (lock.owner == me.owner or lock.mode == 'read' and is_reading(call, lock))

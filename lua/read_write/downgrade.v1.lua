@@ -38,7 +38,8 @@ if not lock then return { 'foreign_key', call.now, foreign } end
 if lock.kind and lock.kind ~= KIND then return { 'lost', call.now } end
 -- What is held is changed even where the queue is not ours.
 local waiting = read_waiting(call, write) or new_waiting()
-settle(call, lock)
+local failed = settle(call, lock)
+if failed then return failed end
 
 local left, untold = 0, 0
 if lock.mode == 'write' and lock.mine > call.now then

@@ -55,7 +55,8 @@ drop_ticket(waiting, ticket)
 local is_ours = (lock.kind or waiting.kind or KIND) == KIND
 local is_hold = is_ours and (dropped == 1 or lock.text)
 if is_hold then forget_holds(call, { ticket }, { lock.text }) end
-if is_ours then settle(call, lock) end
+-- Where the rest cannot be settled others are inside, and what leaves has left.
+if is_ours and settle(call, lock) then return { is_hold and 'kept' or 'gone', call.now, not is_hold and 0 or nil } end
 if is_hold then
   keep_lock(call, lock)
   local untold = lock.was_write and waiting.writers > 0 and tell_reads(call) or 0

@@ -11,14 +11,17 @@ pub struct ForceRelease<'a> {
     pub keys: &'a LockKeys,
     /// Any token of the grant that is to end: nothing happens where a later one holds the lock.
     pub token: u64,
+    /// Whether that has ended, and only its holders are still to be told.
+    pub goes_on: bool,
     pub terms: Terms,
 }
 
 impl ForceRelease<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(5);
+        let mut args = Vec::with_capacity(6);
         args.extend(self.terms.args());
         args.push(self.token.to_string());
+        args.push(u8::from(self.goes_on).to_string());
         let mut keys = shared_keys(self.keys);
         keys.push(self.keys.ended());
         Call { script: &SCRIPT, keys, args }

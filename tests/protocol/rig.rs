@@ -142,7 +142,11 @@ impl Rig {
     }
 
     pub fn force_release(&mut self, token: u64) -> ForceReleaseReply {
-        let call = ForceRelease { keys: &self.keys, token, terms: self.terms }.call();
+        self.force_call(token, false)
+    }
+
+    pub fn force_call(&mut self, token: u64, goes_on: bool) -> ForceReleaseReply {
+        let call = ForceRelease { keys: &self.keys, token, goes_on, terms: self.terms }.call();
         ForceReleaseReply::decode(&self.value(&call)).unwrap().reply
     }
 

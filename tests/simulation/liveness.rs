@@ -156,6 +156,10 @@ pub fn allowed(history: &History, gap: Gap, Far { lease, hop, ghosts }: Far) -> 
     let mut allowed = MARGIN + 8 * (hop - 5 * MILLI) + poll;
     for incident in near {
         allowed += cost(incident, lease, &mut silent);
+        // Nobody gives a ghost back before its client hears of it, or its lease ends.
+        if ghosts && incident.fault == Fault::HalfOpen {
+            allowed += (incident.ended - incident.began).min(lease).saturating_sub(claim);
+        }
     }
     allowed
 }

@@ -55,6 +55,7 @@ macro_rules! for_each_case {
                 other_owners_wait,
                 without_an_owner_nobody_enters_again,
                 a_waiter_that_leaves_takes_its_wishes_with_it,
+                an_owner_that_is_inside_enters_again_whichever_ticket_it_has,
             }
             [Reentrant] leases {
                 invalid_leases_are_told,

@@ -175,3 +175,31 @@ pub async fn a_waiter_that_leaves_takes_its_wishes_with_it<D: Deployment>(on: &D
     guard.unlock().await.expect("it is held");
     drop(soon_granted("the lock", late).await);
 }
+
+/// Its waits may have tickets of their own, and any of them may come first.
+pub async fn an_owner_that_is_inside_enters_again_whichever_ticket_it_has<D: Deployment>(on: &D) {
+    let (one, other) = (on.client().await, on.client().await);
+    let held = take(&other, "a").await;
+    let lock = one.lock("a").with_owner(&Owner::new());
+    let seconds = Duration::from_secs;
+    let [a, b] = [60, 50].map(|lease| lock.clone().with_lease(Lease::renewed(seconds(lease))));
+    // The first of them is not queued; another wait joins its ticket, which then comes behind the second one.
+    let (mut tried, mut first) = (Box::pin(a.try_lock()), Box::pin(b.lock()));
+    let _ = poll!(&mut tried);
+    assert!(poll!(&mut first).is_pending());
+    until_waiting(&other, "a", 1).await;
+    let second = tokio::spawn(a.lock());
+    until_waiting(&other, "a", 2).await;
+    held.unlock().await.expect("it is held");
+    let guard = soon("the lock", first).await.expect("it is granted");
+    for lock in [&a, &b] {
+        drop(
+            soon("an answer", lock.try_lock())
+                .await
+                .expect("there is a server")
+                .expect("its owner is inside"),
+        );
+    }
+    drop((guard, soon_granted("the lock", second).await, tried));
+    until_free(&other, "a").await;
+}

@@ -118,10 +118,6 @@ fn take_answer(
     };
     let lock = lane.request.lock.clone();
     match reply {
-        // A server that has lost K, and written it again from the reads, no longer knows whose they are.
-        AcquireReply::Queued(_) | AcquireReply::Busy { .. } if state.would_deadlock(id, now) => {
-            state.fail(id, &LockError::WouldDeadlock, now, out);
-        }
         AcquireReply::Granted(granted) => state.granted(id, &granted, answer.source(), now, out),
         AcquireReply::Queued(queued) => {
             // Called new though it had waited, or of another number where that answer was lost: it was dropped there,
@@ -130,7 +126,13 @@ fn take_answer(
                 state.send_again(&lock, id, out);
                 state.mark_queued(id);
             }
-            state.queued(id, &queued, now, out);
+            match state.would_deadlock(id, now) {
+                true => state.fail(id, &LockError::WouldDeadlock, now, out),
+                false => state.queued(id, &queued, now, out),
+            }
+        }
+        AcquireReply::Busy { .. } if state.would_deadlock(id, now) => {
+            state.fail(id, &LockError::WouldDeadlock, now, out);
         }
         AcquireReply::Busy { .. } => state.busy(id, now, out),
         AcquireReply::WouldDeadlock => state.fail(id, &LockError::WouldDeadlock, now, out),

@@ -76,17 +76,19 @@ impl Local {
     }
 
     pub async fn force_release(self: &Arc<Self>, keys: LockKeys, token: u64) -> Result<bool, LockError> {
-        let call =
-            ForceRelease { keys: &keys, token, terms: self.books.look(|state| self.terms(state)) }.call();
+        let terms = self.books.look(|state| self.terms(state));
         let local = self.clone();
         let reply = self.carry(async move {
             let mut released = false;
             loop {
-                match local.repeat(call.clone(), ForceReleaseReply::decode).await? {
-                    ForceReleaseReply::Released { more: true } => released = true,
-                    ForceReleaseReply::Told { more } if more || !released => {}
+                let call = ForceRelease { keys: &keys, token, goes_on: released, terms }.call();
+                match local.repeat(call, ForceReleaseReply::decode).await {
+                    Ok(ForceReleaseReply::Released { more: true }) => released = true,
+                    Ok(ForceReleaseReply::Told { more }) if more || !released => {}
+                    // Those who were not told hear it at their renewals.
+                    Err(_) if released => return Ok((true, ForceReleaseReply::Told { more: true })),
                     // What was lost on the way is sent again: by then the first one may have released it.
-                    reply => return Ok((released, reply)),
+                    reply => return Ok((released, reply?)),
                 }
             }
         });

@@ -62,7 +62,9 @@ impl State {
         }
     }
 
-    /// Whether this is a write, which did not enter, of an owner that reads here: it would wait for itself.
+    /// Whether this is a write, which did not enter, of an owner that reads here: it would wait for itself. (The server
+    /// says so, unless it has lost `K`: written again, that no longer knows whose the reads are. A read that the server
+    /// has lost, and whose guard has not heard of it, refuses, too.)
     pub fn would_deadlock(&self, id: LaneId, now: Moment) -> bool {
         let lane = &self.lanes[&id];
         let Share::Owner(owner, Mode::Write) = lane.share else { return false };

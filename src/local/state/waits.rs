@@ -55,7 +55,7 @@ impl State {
         if self.closed {
             return Entered::Now(Err(LockError::Closed));
         }
-        let lane = match self.lane_for(&request) {
+        let lane = match self.lane_for(&request, now) {
             Some(id) => match self.join(id, &request, now, out) {
                 Joined::Enters(held) => return Entered::Now(Ok(Some(held))),
                 Joined::Busy => return Entered::Now(Ok(None)),
@@ -75,7 +75,7 @@ impl State {
 
     /// What `request` can have at once, of a hold that is there: nothing is sent for it.
     pub fn reenter(&mut self, request: &Request, now: Moment, out: &mut Outbox) -> Option<Arc<HoldRef>> {
-        let id = self.lane_for(request)?;
+        let id = self.lane_for(request, now)?;
         if self.closed || self.lanes[&id].held_is_over(now) {
             return None;
         }
@@ -86,10 +86,12 @@ impl State {
         }
     }
 
-    /// The lane that this request shares with others.
-    fn lane_for(&self, request: &Request) -> Option<LaneId> {
-        let lock = self.locks.get(&request.lock)?;
-        lock.sharing(&request.share()).find(|id| self.lanes[id].suits(request))
+    /// The lane that this request shares with others: one that holds, or an owner that is inside would wait behind another
+    /// of its tickets.
+    fn lane_for(&self, request: &Request, now: Moment) -> Option<LaneId> {
+        let (lock, share) = (self.locks.get(&request.lock)?, request.share());
+        let held = lock.sharing(&share).find(|id| self.lanes[id].is_held(now));
+        held.or_else(|| lock.sharing(&share).find(|id| self.lanes[id].suits(request)))
     }
 
     fn join(&mut self, id: LaneId, request: &Request, now: Moment, out: &mut Outbox) -> Joined {

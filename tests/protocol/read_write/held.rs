@@ -172,7 +172,7 @@ fn whose_reply_has_no_room_for_it_has_the_waiting_write_go_on() {
 }
 
 #[test]
-fn later_writes_tell_nobody_while_the_first_ones_client_calls() {
+fn later_writes_tell_nobody_while_the_first_one_does() {
     let mut rig = Rig::shared();
     let (mut reader, first_peer, second_peer) = (rig.client(), rig.client(), rig.client());
     let (read, first, second) = (reader.read(), first_peer.write(), second_peer.write());
@@ -183,7 +183,8 @@ fn later_writes_tell_nobody_while_the_first_ones_client_calls() {
     rig.poll(&second);
     assert_eq!(reader.messages(), []);
     // It has died, with its message lost: its deadline is long, and the next write does not wait for that.
-    rig.set_deadline(&first_peer, (DEADLINE - CLAIM) as i64 - 100);
+    let (lock, since) = (rig.lock(), rig.now() - CLAIM - 100);
+    rig.set(&lock, "told_at", &since.to_string());
     rig.poll(&second);
     assert_eq!(reader.messages(), [(read.ticket, News::Held)]);
     rig.set_deadline(&first_peer, -1);
@@ -329,4 +330,25 @@ fn a_waiting_client_hears_of_its_own_holds() {
     assert_eq!(rig.queued(&read).holds, [], "it is told by message, of which a deaf client has none");
     let AcquireReply::Queued(queued) = rig.acquire_deaf(&read, Wait::Poll) else { panic!() };
     assert_eq!(queued.holds, [ghost.ticket]);
+}
+
+/// The first write's client polls by another of its tickets: it is no silent one.
+#[test]
+fn where_the_first_write_does_not_poll_another_one_goes_on_with_the_telling() {
+    let mut rig = Rig::shared();
+    rig.terms.claim_millis = 200;
+    let mut reader = rig.client();
+    let reads: Vec<Attempt> = (0..300).map(|_| reader.read()).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    let writer = rig.client();
+    let (first, second) = (writer.write(), writer.write());
+    assert!(matches!(rig.acquire(&first, Wait::Join), AcquireReply::Queued(Queued { more: true, .. })));
+    rig.queued(&second);
+    rig.poll(&second);
+    assert_eq!(reader.messages().len(), 256, "not by each poll of each");
+    rig.pass(250);
+    rig.poll(&second);
+    assert_eq!(reader.messages().len(), 300 - 256);
 }

@@ -302,8 +302,35 @@ fn a_thousand_reads_that_are_ended_by_force_are_out_at_once_and_hear_of_it_in_pa
     let mut tickets: Vec<_> = lost.iter().map(|(ticket, _)| *ticket).collect();
     tickets.sort();
     assert_eq!(tickets, reads.iter().map(|read| read.ticket).collect::<Vec<_>>(), "each, and once");
-    assert!(lost.iter().all(|(_, news)| matches!(news, News::Lost { .. })));
+    assert!(lost.iter().all(|(_, news)| *news == News::Lost { token: version }), "whosesoever call tells it");
     assert_eq!(rig.leave(&write), FREED);
+    assert_only_counter(&mut rig);
+}
+
+/// Who is to be told hears of the grant that it had, and nobody else of that caller.
+#[test]
+fn reads_that_come_after_a_force_stay_while_others_are_still_told() {
+    let mut rig = Rig::shared();
+    let mut reader = rig.client();
+    let reads: Vec<Attempt> = (0..300).map(|_| reader.read()).collect();
+    for read in &reads {
+        rig.granted(read);
+    }
+    let version = rig.held_token();
+    assert_eq!(rig.force_release(version), ForceReleaseReply::Released { more: true });
+    reader.messages();
+    // The last of them asks again before it was told, and another one comes; of the same version.
+    let (again, new) = (&reads[299], reader.read());
+    assert_eq!((rig.granted(again).token, rig.granted(&new).token), (version, version));
+    assert_eq!(rig.force_call(version, true), ForceReleaseReply::Told { more: false });
+    let lost = reader.messages();
+    assert_eq!(lost.len(), 300 - 256 - 1);
+    assert!(lost.iter().all(|(ticket, _)| *ticket != again.ticket));
+    // Another caller may have told them.
+    assert_eq!(rig.force_call(version, true), ForceReleaseReply::Told { more: false });
+    assert_eq!(reader.messages(), []);
+    assert_eq!(rig.leave(again), FREED);
+    assert_eq!(rig.leave(&new), FREED);
     assert_only_counter(&mut rig);
 }
 

@@ -249,6 +249,19 @@ fn without_the_right_to_pexpire_nothing_is_acquired_and_nothing_lives_for_ever()
     assert_eq!(reply, FREED);
     assert!(matches!(b.messages()[..], [(_, News::Grant { .. }), (_, News::Lost { .. })]));
     assert_eq!((rig.held_token(), rig.inspect().holds.len()), (0, 0));
+    // K was lost alone: it cannot be written again.
+    rig.granted(&inside);
+    rig.granted(&a.read());
+    rig.wire.ok(&["DEL", &rig.lock()]);
+    for attempt in [a.read(), a.write()] {
+        let call = rig.acquire_call(&attempt, Wait::Join);
+        assert_denied(&with(&mut rig, &mut wire, |rig| rig.run(&call)));
+        assert_all_mortal(&mut rig);
+    }
+    let reply = with(&mut rig, &mut wire, |rig| rig.leave(&inside));
+    assert_eq!(reply, LeaveReply::Kept);
+    assert_eq!(rig.wire.ok(&["ZCARD", &rig.keys.readers()]).int(), 1);
+    assert_all_mortal(&mut rig);
     // A downgrade that is denied leaves the write as it was.
     rig.wire.ok(&["FLUSHALL"]);
     let token = rig.granted(&write).token;
@@ -257,6 +270,19 @@ fn without_the_right_to_pexpire_nothing_is_acquired_and_nothing_lives_for_ever()
     let info = rig.inspect();
     assert_eq!((info.mode, info.token, info.holds.len()), (Some(Mode::Write), Some(token), 1));
     assert_all_mortal(&mut rig);
+}
+
+#[test]
+fn without_the_right_to_zadd_a_free_lock_stays_free() {
+    let mut rig = Rig::shared();
+    let a = rig.client();
+    let first = a.read();
+    rig.granted(&first);
+    rig.leave(&first);
+    let mut wire = limited(&mut rig, &["-zadd"]);
+    let call = rig.acquire_call(&a.read(), Wait::Join);
+    assert_denied(&with(&mut rig, &mut wire, |rig| rig.run(&call)));
+    assert_eq!(rig.all_keys(), [rig.keys.token()]);
 }
 
 #[test]
