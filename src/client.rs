@@ -47,8 +47,8 @@ pub struct Client {
 impl Client {
     /// Connects to the server at `url` with the defaults of [`ClientBuilder`].
     ///
-    /// URLs: `redis://[[user]:password@]host[:port][/database]`, `valkey://` for the same, `rediss://` for TLS
-    /// (feature `tls`), `redis+unix://` for a Unix socket.
+    /// URLs: `redis://[[user]:password@]host[:port][/database]`, `valkey://` for the same, `rediss://` and `valkeys://` for
+    /// TLS (feature `tls`), `redis+unix://` for a Unix socket.
     ///
     /// # Errors
     /// See [`ConnectError`]. A server that is not there is [`ConnectError::Unavailable`], after 10 s.
@@ -311,7 +311,8 @@ impl Client {
     /// Asks the server for an answer, and returns the round trip.
     ///
     /// # Errors
-    /// [`PingError::Unavailable`] where none comes within the command timeout; [`PingError::Closed`].
+    /// [`PingError::Unavailable`] where none comes within the command timeout; [`PingError::Unauthorized`] where the user
+    /// may not send `PING`; [`PingError::Closed`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -432,7 +433,7 @@ impl ClientBuilder {
     }
 
     /// The first, short lease of a hold that is handed over, which its new holder's first renewal makes a full one:
-    /// 3 s by default, from 100 ms to 1 min. A waiter that was granted the lock and is gone costs the others this
+    /// 3 s by default, from 100 ms to 1 min; above 5 s the client deadline must be longer, too. A waiter that was granted the lock and is gone costs the others this
     /// long. Whoever waits asks again in half of it, so whatever is not told by a message is noticed by then.
     #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {

@@ -109,7 +109,9 @@ impl fmt::Debug for Owner {
 
 /// Gives every future [`in_owner`](InOwner::in_owner).
 pub trait InOwner: Future + Sized {
-    /// Runs this future with `owner`, as [`Owner::scope`] does.
+    /// Runs this future with `owner`, as [`Owner::scope`] does. What a lock is asked for is its owner's where the call
+    /// stands inside: `async { lock.lock().await }.in_owner(&owner)`. In `lock.lock().in_owner(&owner)` the call comes
+    /// before the scope, and has no owner of it: there take [`with_owner`](crate::ReentrantLock::with_owner).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {

@@ -23,7 +23,8 @@ macro_rules! guard_methods {
             }
 
             /// For how long this hold can be trusted if no further renewal succeeds; zero once it is lost. Shorter than
-            /// the lease at the server: it counts from the sending of the last renewal, less 1 % and 10 ms.
+            /// the lease at the server: it counts from the sending of the last renewal, less 1 % and 10 ms. Just after the
+            /// lock was handed over it is no more than the claim, 3 s by default, until the first renewal.
             ///
             /// ```
             /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -44,8 +44,8 @@ macro_rules! setting_methods {
             }
 
             /// This lock held for at most `limit`, counted from the grant: then the guard is lost with the reason
-            /// [`Expired`](crate::LossReason::Expired), however well its renewals fare, and the server frees the lock when
-            /// the guard is dropped, somebody else asks for it, or the lease ends. It bounds what a forgotten or hanging
+            /// [`Expired`](crate::LossReason::Expired), however well its renewals fare, and the lock is free when the
+            /// guard is dropped, somebody else waits for it (a try does not), or the lease ends. It bounds what a forgotten or hanging
             /// holder can do. A limit of zero is reported by the first operation, as
             /// [`InvalidMaxHold`](crate::LockError::InvalidMaxHold); there is no upper bound.
             ///
@@ -210,8 +210,11 @@ macro_rules! taking_methods {
             #[doc = concat!("assert!(sold == 1 && ", stringify!($number), " > 0);")]
             /// # Ok(()) }
             /// ```
-            pub async fn $run<R>(&self, section: impl AsyncFnOnce(&$guard) -> R) -> Result<R, RunError> {
-                crate::handle::run(self.$attempt(Patience::Endless), section).await
+            pub fn $run<R>(
+                &self,
+                section: impl AsyncFnOnce(&$guard) -> R,
+            ) -> impl Future<Output = Result<R, RunError>> {
+                crate::handle::run(self.$attempt(Patience::Endless), section)
             }
 
             #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), "), but waits for the lock for at most `limit`: `None` where others still hold it then,")]
@@ -234,12 +237,12 @@ macro_rules! taking_methods {
             #[doc = concat!("assert_eq!(lock.", stringify!($run_for), "(limit, async |_: &", stringify!($guard), "| \"sold\").await?, Some(\"sold\"));")]
             /// # Ok(()) }
             /// ```
-            pub async fn $run_for<R>(
+            pub fn $run_for<R>(
                 &self,
                 limit: Duration,
                 section: impl AsyncFnOnce(&$guard) -> R,
-            ) -> Result<Option<R>, RunError> {
-                crate::handle::run_for(self.$attempt(self.patience(limit)), section).await
+            ) -> impl Future<Output = Result<Option<R>, RunError>> {
+                crate::handle::run_for(self.$attempt(self.patience(limit)), section)
             }
 
             #[doc = concat!(" As [`", stringify!($run), "`](Self::", stringify!($run), "), but does not wait: where the lock is not obtained at once, `otherwise` runs instead,")]
@@ -265,12 +268,12 @@ macro_rules! taking_methods {
             /// assert_eq!(done, "somebody else is at it");
             /// # Ok(()) }
             /// ```
-            pub async fn $run_or_else<R>(
+            pub fn $run_or_else<R>(
                 &self,
                 section: impl AsyncFnOnce(&$guard) -> R,
                 otherwise: impl AsyncFnOnce(NotObtained) -> R,
-            ) -> Result<R, RunError> {
-                crate::handle::run_or_else(self.$attempt(Patience::None), section, otherwise).await
+            ) -> impl Future<Output = Result<R, RunError>> {
+                crate::handle::run_or_else(self.$attempt(Patience::None), section, otherwise)
             }
         }
     };

@@ -47,9 +47,10 @@ pub struct LockInfo {
     pub token: Option<u64>,
     /// The last fencing token that was minted; `None` where none is remembered.
     pub last_token: Option<u64>,
-    /// The holds; of reads the first 256 whose leases end.
+    /// The holds; of many reads the 256 whose leases end soonest. Readers of one client that share a hold have one.
     pub holds: Vec<HoldInfo>,
-    /// How many holds there are.
+    /// How many holds there are. Reads whose leases have ended are among them until the next call that asks for the lock,
+    /// or leaves it.
     pub hold_count: u64,
     /// The waiting tickets, the next first: those among the first 256 entries of the queue.
     pub waiting: Vec<WaitInfo>,

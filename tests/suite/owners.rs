@@ -76,14 +76,15 @@ pub async fn a_scope_gives_its_owner<D: Deployment>(on: &D) {
     let lock = client.lock("a");
     let owner = Owner::new();
     let outer = enter(&lock.clone().with_owner(&owner)).await;
-    let (inner, future) = async {
+    let (inner, future, ran) = async {
         // A task is not part of the scope that spawned it.
         let spawned = tokio::spawn({
             let lock = lock.clone();
             async move { is_kept_from(&lock).await }
         });
         assert!(soon("the task", spawned).await.expect("no panic"));
-        (enter(&lock).await, lock.lock())
+        let ran = lock.run(async |guard: &lockwright::Guard| guard.token());
+        (enter(&lock).await, lock.lock(), ran)
     }
     .in_owner(&owner)
     .await;
@@ -91,6 +92,7 @@ pub async fn a_scope_gives_its_owner<D: Deployment>(on: &D) {
     // The owner is that of the call, wherever the future is awaited.
     let later = soon("the lock", future).await.expect("it is granted");
     assert_eq!(later.token(), outer.token());
+    assert_eq!(soon("its end", ran).await, Ok(outer.token()));
     assert!(is_kept_from(&lock).await);
     assert!(owner.scope(async { lock.try_lock().await.is_ok_and(|guard| guard.is_some()) }).await);
 }
