@@ -15,7 +15,8 @@ use crate::order::{self, Before, Choice};
 pub struct Grant {
     pub lock: String,
     pub client: ClientId,
-    pub writes: bool,
+    /// Whether its owner was inside already by another hold.
+    pub joins: bool,
     /// When the script ran.
     pub at: Nanos,
     pub token: u64,
@@ -45,6 +46,8 @@ pub struct Held {
     pub block: u64,
     /// Each hold, and its lease's end on the history's clock.
     pub holds: Vec<(Ticket, Nanos)>,
+    /// Whose each of them is.
+    pub owners: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -170,16 +173,16 @@ impl Audit {
             let choice = Choice::of(run, run.before, self.limit).filter(|_| !is_ghost);
             finding = finding.or_else(|| choice?.judge(granted));
         }
-        for (ticket, ends) in held.holds {
+        for (place, &(ticket, ends)) in held.holds.iter().enumerate() {
             self.queued.remove(&(lock.to_owned(), ticket));
             let key = (lock.to_owned(), ticket, held.token);
             if let Some(&index) = self.by_ticket.get(&key) {
                 let grant = &mut self.grants[index];
                 let is_own = run.call.args.contains(&ticket.to_string());
                 // One that has ended, or was left, may be granted again: a version does not tell two grants apart.
-                let was_left = self.departed.contains(&(key.0, ticket));
+                let was_inside = run.before.held.holds.iter().any(|&(other, _)| other == ticket);
                 let lives =
-                    grant.ends > run.at && self.forgotten < grant.at && !self.clock_moved && !was_left;
+                    was_inside && grant.ends > run.at && self.forgotten < grant.at && !self.clock_moved;
                 if ends > grant.ends && lives && !is_own {
                     let what = || format!("the lease of {ticket} on {lock} was lengthened by another's call");
                     finding = finding.or_else(|| Some(("leases", what())));
@@ -187,21 +190,21 @@ impl Audit {
                 grant.ends = grant.ends.max(ends);
                 continue;
             }
-            // A read that its owner's write leaves behind goes on under that write's second token; where K was lost
-            // beside it, under the one with which K is written again.
-            let goes_on = |(other, &grant): (&(String, Ticket, u64), &usize)| {
-                other.2 == held.token.wrapping_sub(1) || self.grants[grant].at <= self.forgotten
-            };
-            let of_ticket = |token| (lock.to_owned(), ticket, token);
-            let goes_on =
-                held.mode == "read" && self.by_ticket.range(of_ticket(0)..=of_ticket(u64::MAX)).any(goes_on);
+            // A read that its owner's write leaves behind goes on under that write's second token.
+            let goes_on = held.mode == "read"
+                && self.by_ticket.contains_key(&(lock.to_owned(), ticket, held.token.wrapping_sub(1)));
             if !goes_on && !run.call.args.contains(&ticket.to_string()) {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
             self.by_ticket.insert(key, self.grants.len());
-            let (client, writes) = (ticket.client, held.mode == "write");
-            self.grants.push(Grant { lock, client, writes, at, token, block, ends });
+            let owner = &held.owners[place];
+            let is_beside = |(other, &(_, until)): (usize, &(Ticket, Nanos))| {
+                other != place && held.owners[other] == *owner && until > run.at
+            };
+            let joins = owner != "-" && held.holds.iter().enumerate().any(is_beside);
+            let client = ticket.client;
+            self.grants.push(Grant { lock, client, joins, at, token, block, ends });
         }
         finding
     }
@@ -220,20 +223,22 @@ impl Audit {
 }
 
 impl Audit {
-    /// The first grant of the block that this token belongs to, kept until the last of them ended; `None` where the
-    /// server never gave one.
-    pub fn first(&self, lock: &str, token: u64) -> Option<Grant> {
-        let has =
-            |grant: &&Grant| grant.lock == lock && (grant.token..grant.token + grant.block).contains(&token);
-        let first = self.grants.iter().filter(has).min_by_key(|grant| grant.at)?;
-        let ends = self.grants.iter().filter(has).map(|grant| grant.ends).max()?;
-        Some(Grant { ends, ..first.clone() })
+    /// The grants of this client that this token belongs to; of a read, whose version is that of all, those alone.
+    pub fn grants_of<'a>(
+        &'a self,
+        lock: &'a str,
+        client: ClientId,
+        token: u64,
+    ) -> impl Iterator<Item = &'a Grant> + 'a {
+        let blocks = self.grants.iter().filter(move |grant| grant.lock == lock && grant.client == client);
+        blocks
+            .filter(move |grant| (grant.token..=grant.token + grant.block.saturating_sub(1)).contains(&token))
     }
 
     /// When the server refused a write that its client heard of at `heard`: from then on others go in before it.
-    pub fn refused(&self, lock: &str, client: ClientId, heard: Nanos) -> Option<Nanos> {
+    pub fn refused(&self, lock: &str, client: ClientId, asked: Nanos, heard: Nanos) -> Option<Nanos> {
         let is_it = |refusal: &&(String, ClientId, Nanos)| {
-            refusal.0 == lock && refusal.1 == client && refusal.2 <= heard
+            refusal.0 == lock && refusal.1 == client && (asked..=heard).contains(&refusal.2)
         };
         self.refusals.iter().filter(is_it).map(|refusal| refusal.2).max()
     }

@@ -58,9 +58,9 @@ pub struct Hold {
     pub granted: Nanos,
     /// The latest time until which it was seen to be trusted.
     pub trusted: Nanos,
-    /// Whether its owner had the lock for itself already: by another hold, which the server granted first.
+    /// Whether the server let its owner in beside another hold of its own.
     pub joins: bool,
-    /// Until when the server kept its token at most.
+    /// Until when the server kept what it granted this client with that token.
     pub promised: Nanos,
     /// When its holder began to give it back.
     pub released: Option<Nanos>,
@@ -208,7 +208,10 @@ impl History {
             let still = hold.released.is_none_or(|at| at + SECOND > asked || hold.promised > asked);
             hold.lock == lock && hold.owner == owner && hold.mode == Mode::Read && still
         };
-        let asks = |other: &Wait| other.lock == lock && other.owner == owner && other.mode == Mode::Read;
+        let asks = |other: &Wait| {
+            let lately = other.ended.is_none_or(|at| at + SECOND > asked);
+            other.lock == lock && other.owner == owner && other.mode == Mode::Read && lately
+        };
         mode == Mode::Write
             && owner.is_some()
             && (self.holds.iter().any(reads) || self.waits.iter().any(asks))

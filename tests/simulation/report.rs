@@ -126,20 +126,16 @@ impl World {
         self.book.with(|history| {
             let mut violations = std::mem::take(&mut history.violations);
             for hold in &mut history.holds {
-                if let Some(first) = self.audit.first(&self.locks[hold.lock].key(), hold.token) {
-                    hold.promised = first.ends;
-                    let is_elsewhere = first.client != self.processes[hold.client].id;
-                    // No read has the token of a write, but one that joins it.
-                    hold.joins = match hold.mode {
-                        Mode::Read => first.writes && first.token == hold.token,
-                        _ => first.at < hold.asked || is_elsewhere,
-                    };
+                let (lock, client) = (self.locks[hold.lock].key(), self.processes[hold.client].id);
+                for grant in self.audit.grants_of(&lock, client, hold.token) {
+                    hold.promised = hold.promised.max(grant.ends);
+                    hold.joins |= grant.joins;
                 }
             }
             for wait in history.waits.iter_mut().filter(|wait| wait.refused) {
                 let (lock, client) = (self.locks[wait.lock].key(), self.processes[wait.client].id);
-                wait.ended =
-                    wait.ended.map(|heard| self.audit.refused(&lock, client, heard).unwrap_or(heard));
+                let said = |heard| self.audit.refused(&lock, client, wait.asked, heard).unwrap_or(heard);
+                wait.ended = wait.ended.map(said);
             }
             let (grants, locks) = (self.audit.grants.as_slice(), self.locks);
             violations.extend(Judge { history, grants, locks, found: Vec::new() }.judge());

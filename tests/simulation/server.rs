@@ -140,8 +140,10 @@ impl Server {
                 "block" => held.block = value.parse().unwrap_or(0),
                 _ => {
                     let Some(ticket) = Ticket::parse(field) else { continue };
-                    let ends = value.split(' ').next().and_then(|ends| ends.parse().ok()).unwrap_or(0);
+                    let mut words = value.split(' ');
+                    let ends = words.next().and_then(|ends| ends.parse().ok()).unwrap_or(0);
                     held.holds.push((ticket, self.history_time(ends)));
+                    held.owners.push(words.next().unwrap_or_default().to_owned());
                 }
             }
         }
