@@ -122,7 +122,7 @@ impl LockKeys {
 
     /// `K:ended`: read holds that were ended by force and are still to be told.
     pub fn ended(&self) -> String {
-        format!("{}:ended", self.lock)
+        self.key(":ended")
     }
 
     /// `K:fenced`: a value that no smaller token overwrites.

@@ -71,7 +71,8 @@ impl HoldRef {
 /// Who may share a ticket.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Share {
-    /// All acquisitions of one owner, to read or to write: it re-enters.
+    /// All acquisitions of one owner, to read or to write: it re-enters. Who waits shares only with whoever asks for the
+    /// same lease and label ([`Lane::suits`]).
     Owner(OwnerId, Mode),
     /// Anonymous acquisitions of the reentrant lock with the same lease and label: the hold is passed among them.
     Anonymous(Lease, Option<Arc<str>>),

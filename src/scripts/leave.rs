@@ -55,8 +55,7 @@ pub enum Next {
 pub enum LeaveReply {
     /// The ticket was no hold. The new one was not looked at.
     Gone {
-        /// Whether somebody should ask at once: the call stopped at its limit with the lock free, or left reads that
-        /// the new ticket is still to tell of it.
+        /// Whether somebody should ask at once: the call stopped at its limit with the lock free.
         more: bool,
     },
     /// The owner has other holds, and keeps the lock: of a read/write lock, its write. The new ticket was not looked
