@@ -63,7 +63,7 @@ pub enum LeaveReply {
     Kept,
     /// Nothing of the owner is left; of a read/write lock, nothing but reads of whomever.
     Freed {
-        /// As in [`LeaveReply::Gone`].
+        /// As in [`LeaveReply::Gone`]; or it left reads that the new ticket is still to tell of itself.
         more: bool,
         next: Next,
     },
