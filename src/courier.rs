@@ -3,9 +3,11 @@
 //! A user's future never owns a command in flight. Dropping such a future would neither recall the command nor
 //! hear its answer, and a hold would be left that nobody knows of.
 //!
-//! The first step of a parcel, which sends its command, is made by whoever has handed it in: to wake a task for it costs
-//! more than the step. It is no part of the caller's future all the same. From its first wait on it belongs to the one
-//! task of the courier, which goes on with it whenever it is woken.
+//! The first step of a parcel, which sends its command, is made by whoever has handed it in on the client's own runtime:
+//! to wake a task for it costs more than the step. It is no part of the caller's future all the same. From its first wait
+//! on it belongs to the one task of the courier, which goes on with it whenever it is woken. Callers on another runtime,
+//! or on none, leave the first step to that task, too: a command has timers, and to enter the client's runtime for them
+//! panics on a thread that ends, and inside of a runtime that ends.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,14 +17,14 @@ use std::pin::pin;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 
 use crate::backend::Pending;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::mutant::{self, Mutant};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
 use parcel::Parcel;
 
@@ -38,8 +40,8 @@ pub struct Parcels(Arc<Bag>);
 
 struct Bag {
     load: Mutex<Load>,
-    /// Where the client lives. Its callers may be on another runtime, or on none.
-    runtime: Option<Handle>,
+    /// Where the client lives, and its callers make first steps. They may be on another runtime, or on none.
+    home: Option<Id>,
 }
 
 #[derive(Default)]
@@ -68,7 +70,7 @@ const AT_ONCE: usize = 32;
 impl Courier {
     /// A courier for a client that lives on the present runtime.
     pub fn new() -> (Self, Parcels) {
-        let bag = Arc::new(Bag { load: Mutex::default(), runtime: Handle::try_current().ok() });
+        let bag = Arc::new(Bag { load: Mutex::default(), home: here() });
         (Self(bag.clone()), Parcels(bag))
     }
 
@@ -79,10 +81,16 @@ impl Courier {
     }
 
     /// Makes the first step of all that was posted, in its order; nothing where somebody has the turn, who then goes on
-    /// to that. Needs no runtime, and never panics.
+    /// to that. Elsewhere than on the client's runtime, has the task do it. Needs no
+    /// runtime, and never panics.
     pub fn set_out(&self) {
         self.0.set_out();
     }
+}
+
+/// The present runtime, if any. None, too, where the thread ends.
+fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// The right to poll parcels, which one has at a time, a caller or the task. So commands have the order of the events
@@ -145,9 +153,13 @@ impl Drop for Turn<'_> {
 
 impl Bag {
     fn set_out(self: &Arc<Self>) {
-        let Some(mut turn) = Turn::begin(self, &mut lock(&self.load)) else { return };
-        // For the timers of a command.
-        let _context = self.runtime.as_ref().map(Handle::enter);
+        let is_home = self.home == here();
+        let mut load = lock(&self.load);
+        if !is_home {
+            return Self::call(load);
+        }
+        let Some(mut turn) = Turn::begin(self, &mut load) else { return };
+        drop(load);
         for _ in 0..AT_ONCE {
             match turn.next(None) {
                 Some(parcel) => parcel.set_out(),
@@ -160,6 +172,10 @@ impl Bag {
     fn call_task(&self, change: impl FnOnce(&mut Load)) {
         let mut load = lock(&self.load);
         change(&mut load);
+        Self::call(load);
+    }
+
+    fn call(mut load: MutexGuard<'_, Load>) {
         let task = load.task.take();
         drop(load);
         if let Some(task) = task {
@@ -298,15 +314,31 @@ impl Backoff {
 #[cfg(all(test, not(lockwright_loom)))]
 mod tests {
     use super::*;
-    use crate::sync::{AtomicU64, Ordering};
+    use crate::sync::{AtomicBool, AtomicU64, Ordering};
     use std::future::Future;
-    use std::task::Context;
+    use std::task::{Context, Wake};
+    use tokio::runtime::Runtime;
     use tokio::sync::oneshot;
 
     type Journal = Arc<Mutex<Vec<&'static str>>>;
 
     fn note(journal: &Journal, what: &'static str) {
         lock(journal).push(what);
+    }
+
+    #[derive(Default)]
+    struct Called(AtomicBool);
+
+    impl Called {
+        fn take(&self) -> bool {
+            self.0.swap(false, Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for Called {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     fn poll(carrying: std::pin::Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
@@ -415,10 +447,65 @@ mod tests {
         assert_eq!(lock(&journal).last(), Some(&"answered"));
     }
 
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+    }
+
+    /// Fails where the first step is made elsewhere than on the client's runtime, or where nobody is called to make it.
+    #[test]
+    fn elsewhere_the_first_step_is_left_to_the_task() {
+        let (home, other) = (runtime(), runtime());
+        let (courier, parcels) = home.block_on(async { Courier::new() });
+        let journal = Journal::default();
+        let send = |what| {
+            let notes = journal.clone();
+            courier.post(Box::pin(async move { note(&notes, what) }));
+            courier.set_out();
+        };
+        let called = Arc::<Called>::default();
+        let task = Waker::from(called.clone());
+        parcels.carry_on(&task);
+        other.block_on(async { send("from another runtime") });
+        assert!(called.take(), "nobody is called");
+        parcels.carry_on(&task);
+        send("from none");
+        assert!(called.take(), "nobody is called");
+        home.block_on(async { send("from home") });
+        // Who comes later to have the turn takes what was left before it: commands keep their order.
+        assert_eq!(*lock(&journal), ["from another runtime", "from none", "from home"]);
+    }
+
+    /// Fails, by an abort, where setting out needs tokio's own variables of the thread: they may be gone before a guard.
+    #[test]
+    fn a_thread_that_ends_may_set_out() {
+        struct Late(Option<Courier>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let courier = self.0.take().expect("it was kept");
+                courier.post(Box::pin(std::future::ready(())));
+                courier.set_out();
+            }
+        }
+        thread_local! {
+            static LATE: std::cell::RefCell<Late> = const { std::cell::RefCell::new(Late(None)) };
+        }
+        let (courier, parcels) = runtime().block_on(async { Courier::new() });
+        let called = Arc::<Called>::default();
+        parcels.carry_on(&Waker::from(called.clone()));
+        let thread = std::thread::spawn(move || {
+            LATE.with(|late| late.borrow_mut().0 = Some(courier));
+            // Used later, so gone sooner.
+            runtime().block_on(async {});
+        });
+        thread.join().expect("no panic");
+        assert!(called.take(), "nobody is called");
+        assert!(parcels.carry_on(Waker::noop()));
+    }
+
     /// Fails where the first step is made in the context of its caller: a command has a timer.
     #[test]
     fn a_caller_needs_no_runtime() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime = runtime();
         let (courier, parcels) = runtime.block_on(async { Courier::new() });
         let (stop, stopped) = watch::channel(false);
         let journal = Journal::default();
