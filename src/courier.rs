@@ -13,6 +13,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -81,7 +82,7 @@ impl Courier {
     }
 
     /// Makes the first step of all that was posted, in its order; nothing where somebody has the turn, who then goes on
-    /// to that. Elsewhere than on the client's runtime, has the task do it. Needs no
+    /// to that. Elsewhere than on the client's runtime, has the task do it. Behind the end of the task, drops it. Needs no
     /// runtime, and never panics.
     pub fn set_out(&self) {
         self.0.set_out();
@@ -111,14 +112,8 @@ impl<'a> Turn<'a> {
     /// section with the look: what is posted behind it finds nobody at it.
     fn next(&mut self, task: Option<&Waker>) -> Option<Arc<Parcel>> {
         let mut load = lock(&self.bag.load);
-        if load.ended {
-            // Dropped behind the section: whoever waits for one of them is woken by that.
-            let unwanted = std::mem::take(&mut load.posted);
-            drop(load);
-            drop(unwanted);
-            load = lock(&self.bag.load);
-        }
-        let posted = load.posted.pop_front();
+        // What is posted behind the end is left to whoever sets out with it.
+        let posted = if load.ended { None } else { load.posted.pop_front() };
         let mut load = mutant::apart(&self.bag.load, load, Mutant::TurnEndedApart);
         if let Some(parcel) = posted {
             load.last_number += 1;
@@ -155,6 +150,16 @@ impl Bag {
     fn set_out(self: &Arc<Self>) {
         let is_home = self.home == here();
         let mut load = lock(&self.load);
+        if load.ended {
+            // Each caller drops its own: one who has the turn may have had its last look. Behind the section, for whoever
+            // waits for one of them is woken by that; should that panic, it is of no concern to the caller.
+            let unwanted = std::mem::take(&mut load.posted);
+            drop(load);
+            for parcel in unwanted {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(parcel)));
+            }
+            return;
+        }
         if !is_home {
             return Self::call(load);
         }
@@ -248,9 +253,11 @@ impl Parcels {
 impl Drop for Parcels {
     fn drop(&mut self) {
         let mut load = lock(&self.0.load);
-        load.ended = true;
         let left = (std::mem::take(&mut load.posted), std::mem::take(&mut load.woken), load.task.take());
         let under_way = std::mem::take(&mut load.under_way);
+        let mut load = mutant::apart(&self.0.load, load, Mutant::EndedApart);
+        // In the section in which all was taken: what comes behind it is dropped by whoever posts it.
+        load.ended = true;
         drop(load);
         drop(left);
         under_way.into_values().for_each(|parcel| parcel.give_up());
@@ -558,6 +565,63 @@ mod tests {
         for mut ended in [one, two, three] {
             assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         }
+    }
+
+    /// Never ends; calls `then` when it is dropped.
+    fn stuck(then: impl FnOnce() + Send + 'static) -> Pending<()> {
+        struct Then<F: FnOnce()>(Option<F>);
+        impl<F: FnOnce()> Drop for Then<F> {
+            fn drop(&mut self) {
+                self.0.take().into_iter().for_each(|then| then());
+            }
+        }
+        let then = Then(Some(then));
+        Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(then);
+        })
+    }
+
+    /// Fails where one that has the turn takes, behind the end, what was posted while it dropped what had been.
+    #[test]
+    fn what_is_posted_by_the_end_of_another_ends_too() {
+        let (courier, parcels) = Courier::new();
+        drop(parcels);
+        let (done, mut ended) = oneshot::channel::<()>();
+        let inner = courier.clone();
+        courier.post(stuck(move || {
+            inner.post(stuck(move || drop(done)));
+            inner.set_out();
+        }));
+        courier.set_out();
+        assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    /// Fails where what is posted while somebody has the turn is left to it for good, though it takes no more.
+    #[test]
+    fn what_is_posted_at_the_end_of_a_turn_ends_with_the_task() {
+        let (courier, parcels) = Courier::new();
+        for _ in 1..AT_ONCE {
+            courier.post(Box::pin(std::future::ready(())));
+        }
+        let (done, mut ended) = oneshot::channel::<()>();
+        let inner = courier.clone();
+        courier.post(Box::pin(async move {
+            drop(parcels);
+            inner.post(stuck(move || drop(done)));
+            inner.set_out();
+        }));
+        courier.set_out();
+        assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    /// Fails where a panic of what is dropped behind the end, of a user's waker perhaps, meets whoever has posted.
+    #[test]
+    fn a_panic_behind_the_end_is_nobodys() {
+        let (courier, parcels) = Courier::new();
+        drop(parcels);
+        courier.post(stuck(|| panic!("on purpose")));
+        courier.set_out();
     }
 
     /// Fails where a panic, of a user's waker perhaps, meets whoever happens to have posted, or the task goes on.
