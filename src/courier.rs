@@ -98,6 +98,8 @@ fn here() -> Option<Id> {
 /// that they are of: none overtakes the leaving of its ticket between the look whether it is wanted and its sending.
 struct Turn<'a> {
     bag: &'a Arc<Bag>,
+    /// The last parcel was one that set out.
+    has_set_out: bool,
     is_over: bool,
 }
 
@@ -105,13 +107,20 @@ impl<'a> Turn<'a> {
     fn begin(bag: &'a Arc<Bag>, load: &mut Load) -> Option<Self> {
         let is_taken = std::mem::replace(&mut load.busy, true);
         // Not `then_some`: the turn that nobody has would be dropped, and end that of another.
-        (!is_taken).then(|| Self { bag, is_over: false })
+        (!is_taken).then(|| Self { bag, has_set_out: false, is_over: false })
     }
 
-    /// The next parcel: one that sets out, else, for the task, one that was woken. Ends the turn where there is none, in one
-    /// section with the look: what is posted behind it finds nobody at it.
+    /// The next parcel: one that sets out or, for the task, by turns with those, one that was woken. Ends the turn where
+    /// there is none, in one section with the look: what is posted behind it finds nobody at it.
     fn next(&mut self, task: Option<&Waker>) -> Option<Arc<Parcel>> {
         let mut load = lock(&self.bag.load);
+        // However much is posted, answers are not kept waiting.
+        if task.is_some()
+            && std::mem::take(&mut self.has_set_out)
+            && let Some(woken) = load.woken.pop_front()
+        {
+            return Some(woken);
+        }
         // What is posted behind the end is left to whoever sets out with it.
         let posted = if load.ended { None } else { load.posted.pop_front() };
         let mut load = mutant::apart(&self.bag.load, load, Mutant::TurnEndedApart);
@@ -119,6 +128,7 @@ impl<'a> Turn<'a> {
             load.last_number += 1;
             let parcel = Arc::new(Parcel::new(self.bag.clone(), load.last_number, parcel));
             load.under_way.insert(parcel.number, parcel.clone());
+            self.has_set_out = true;
             return Some(parcel);
         }
         let woken = task.and_then(|_| load.woken.pop_front());
@@ -633,6 +643,26 @@ mod tests {
         let carrying =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parcels.carry_on(Waker::noop())));
         assert!(carrying.is_err());
+    }
+
+    /// Fails where an answer waits for as long as there is something to be sent.
+    #[test]
+    fn an_answer_does_not_wait_for_all_that_is_posted() {
+        let (courier, parcels) = Courier::new();
+        let journal = Journal::default();
+        let (answer, answered) = oneshot::channel::<()>();
+        let notes = journal.clone();
+        courier.post(Box::pin(async move {
+            let _ = answered.await;
+            note(&notes, "answered");
+        }));
+        courier.set_out();
+        answer.send(()).expect("somebody waits");
+        for _ in 0..AT_ONCE {
+            courier.post(Box::pin(std::future::ready(())));
+        }
+        parcels.carry_on(Waker::noop());
+        assert_eq!(*lock(&journal), ["answered"]);
     }
 
     /// Fails where one caller sends for all the others for as long as they have something to send.
