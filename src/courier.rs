@@ -3,26 +3,29 @@
 //! A user's future never owns a command in flight. Dropping such a future would neither recall the command nor
 //! hear its answer, and a hold would be left that nobody knows of.
 //!
-//! The first step of a parcel, which sends its command, is made by whoever has handed it in: to wake a task for it costs
-//! more than the step. It is no part of the caller's future all the same. From its first wait on it belongs to the one
-//! task of the courier, which goes on with it whenever it is woken.
+//! The first step of a parcel, which sends its command, is made by whoever has handed it in on the client's own runtime:
+//! to wake a task for it costs more than the step. It is no part of the caller's future all the same. From its first wait
+//! on it belongs to the one task of the courier, which goes on with it whenever it is woken. Callers on another runtime,
+//! or on none, leave the first step to that task, too: a command has timers, and to enter the client's runtime for them
+//! panics on a thread that ends, and inside of a runtime that ends.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 
 use crate::backend::Pending;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::mutant::{self, Mutant};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
 use parcel::Parcel;
 
@@ -38,8 +41,8 @@ pub struct Parcels(Arc<Bag>);
 
 struct Bag {
     load: Mutex<Load>,
-    /// Where the client lives. Its callers may be on another runtime, or on none.
-    runtime: Option<Handle>,
+    /// Where the client lives, and its callers make first steps. They may be on another runtime, or on none.
+    home: Option<Id>,
 }
 
 #[derive(Default)]
@@ -68,7 +71,7 @@ const AT_ONCE: usize = 32;
 impl Courier {
     /// A courier for a client that lives on the present runtime.
     pub fn new() -> (Self, Parcels) {
-        let bag = Arc::new(Bag { load: Mutex::default(), runtime: Handle::try_current().ok() });
+        let bag = Arc::new(Bag { load: Mutex::default(), home: here() });
         (Self(bag.clone()), Parcels(bag))
     }
 
@@ -79,16 +82,24 @@ impl Courier {
     }
 
     /// Makes the first step of all that was posted, in its order; nothing where somebody has the turn, who then goes on
-    /// to that. Needs no runtime, and never panics.
+    /// to that. Elsewhere than on the client's runtime, has the task do it. Behind the end of the task, drops it. Needs no
+    /// runtime, and never panics.
     pub fn set_out(&self) {
         self.0.set_out();
     }
+}
+
+/// The present runtime, if any. None, too, where the thread ends.
+fn here() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// The right to poll parcels, which one has at a time, a caller or the task. So commands have the order of the events
 /// that they are of: none overtakes the leaving of its ticket between the look whether it is wanted and its sending.
 struct Turn<'a> {
     bag: &'a Arc<Bag>,
+    /// The last parcel was one that set out.
+    has_set_out: bool,
     is_over: bool,
 }
 
@@ -96,26 +107,28 @@ impl<'a> Turn<'a> {
     fn begin(bag: &'a Arc<Bag>, load: &mut Load) -> Option<Self> {
         let is_taken = std::mem::replace(&mut load.busy, true);
         // Not `then_some`: the turn that nobody has would be dropped, and end that of another.
-        (!is_taken).then(|| Self { bag, is_over: false })
+        (!is_taken).then(|| Self { bag, has_set_out: false, is_over: false })
     }
 
-    /// The next parcel: one that sets out, else, for the task, one that was woken. Ends the turn where there is none, in one
-    /// section with the look: what is posted behind it finds nobody at it.
+    /// The next parcel: one that sets out or, for the task, by turns with those, one that was woken. Ends the turn where
+    /// there is none, in one section with the look: what is posted behind it finds nobody at it.
     fn next(&mut self, task: Option<&Waker>) -> Option<Arc<Parcel>> {
         let mut load = lock(&self.bag.load);
-        if load.ended {
-            // Dropped behind the section: whoever waits for one of them is woken by that.
-            let unwanted = std::mem::take(&mut load.posted);
-            drop(load);
-            drop(unwanted);
-            load = lock(&self.bag.load);
+        // However much is posted, answers are not kept waiting.
+        if task.is_some()
+            && std::mem::take(&mut self.has_set_out)
+            && let Some(woken) = load.woken.pop_front()
+        {
+            return Some(woken);
         }
-        let posted = load.posted.pop_front();
+        // What is posted behind the end is left to whoever sets out with it.
+        let posted = if load.ended { None } else { load.posted.pop_front() };
         let mut load = mutant::apart(&self.bag.load, load, Mutant::TurnEndedApart);
         if let Some(parcel) = posted {
             load.last_number += 1;
             let parcel = Arc::new(Parcel::new(self.bag.clone(), load.last_number, parcel));
             load.under_way.insert(parcel.number, parcel.clone());
+            self.has_set_out = true;
             return Some(parcel);
         }
         let woken = task.and_then(|_| load.woken.pop_front());
@@ -145,9 +158,23 @@ impl Drop for Turn<'_> {
 
 impl Bag {
     fn set_out(self: &Arc<Self>) {
-        let Some(mut turn) = Turn::begin(self, &mut lock(&self.load)) else { return };
-        // For the timers of a command.
-        let _context = self.runtime.as_ref().map(Handle::enter);
+        let is_home = self.home == here();
+        let mut load = lock(&self.load);
+        if load.ended {
+            // Each caller drops its own: one who has the turn may have had its last look. Behind the section, for whoever
+            // waits for one of them is woken by that; should that panic, it is of no concern to the caller.
+            let unwanted = std::mem::take(&mut load.posted);
+            drop(load);
+            for parcel in unwanted {
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(parcel)));
+            }
+            return;
+        }
+        if !is_home {
+            return Self::call(load);
+        }
+        let Some(mut turn) = Turn::begin(self, &mut load) else { return };
+        drop(load);
         for _ in 0..AT_ONCE {
             match turn.next(None) {
                 Some(parcel) => parcel.set_out(),
@@ -160,6 +187,10 @@ impl Bag {
     fn call_task(&self, change: impl FnOnce(&mut Load)) {
         let mut load = lock(&self.load);
         change(&mut load);
+        Self::call(load);
+    }
+
+    fn call(mut load: MutexGuard<'_, Load>) {
         let task = load.task.take();
         drop(load);
         if let Some(task) = task {
@@ -232,9 +263,11 @@ impl Parcels {
 impl Drop for Parcels {
     fn drop(&mut self) {
         let mut load = lock(&self.0.load);
-        load.ended = true;
         let left = (std::mem::take(&mut load.posted), std::mem::take(&mut load.woken), load.task.take());
         let under_way = std::mem::take(&mut load.under_way);
+        let mut load = mutant::apart(&self.0.load, load, Mutant::EndedApart);
+        // In the section in which all was taken: what comes behind it is dropped by whoever posts it.
+        load.ended = true;
         drop(load);
         drop(left);
         under_way.into_values().for_each(|parcel| parcel.give_up());
@@ -298,15 +331,31 @@ impl Backoff {
 #[cfg(all(test, not(lockwright_loom)))]
 mod tests {
     use super::*;
-    use crate::sync::{AtomicU64, Ordering};
+    use crate::sync::{AtomicBool, AtomicU64, Ordering};
     use std::future::Future;
-    use std::task::Context;
+    use std::task::{Context, Wake};
+    use tokio::runtime::Runtime;
     use tokio::sync::oneshot;
 
     type Journal = Arc<Mutex<Vec<&'static str>>>;
 
     fn note(journal: &Journal, what: &'static str) {
         lock(journal).push(what);
+    }
+
+    #[derive(Default)]
+    struct Called(AtomicBool);
+
+    impl Called {
+        fn take(&self) -> bool {
+            self.0.swap(false, Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for Called {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     fn poll(carrying: std::pin::Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
@@ -415,10 +464,65 @@ mod tests {
         assert_eq!(lock(&journal).last(), Some(&"answered"));
     }
 
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+    }
+
+    /// Fails where the first step is made elsewhere than on the client's runtime, or where nobody is called to make it.
+    #[test]
+    fn elsewhere_the_first_step_is_left_to_the_task() {
+        let (home, other) = (runtime(), runtime());
+        let (courier, parcels) = home.block_on(async { Courier::new() });
+        let journal = Journal::default();
+        let send = |what| {
+            let notes = journal.clone();
+            courier.post(Box::pin(async move { note(&notes, what) }));
+            courier.set_out();
+        };
+        let called = Arc::<Called>::default();
+        let task = Waker::from(called.clone());
+        parcels.carry_on(&task);
+        other.block_on(async { send("from another runtime") });
+        assert!(called.take(), "nobody is called");
+        parcels.carry_on(&task);
+        send("from none");
+        assert!(called.take(), "nobody is called");
+        home.block_on(async { send("from home") });
+        // Who comes later to have the turn takes what was left before it: commands keep their order.
+        assert_eq!(*lock(&journal), ["from another runtime", "from none", "from home"]);
+    }
+
+    /// Fails, by an abort, where setting out needs tokio's own variables of the thread: they may be gone before a guard.
+    #[test]
+    fn a_thread_that_ends_may_set_out() {
+        struct Late(Option<Courier>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                let courier = self.0.take().expect("it was kept");
+                courier.post(Box::pin(std::future::ready(())));
+                courier.set_out();
+            }
+        }
+        thread_local! {
+            static LATE: std::cell::RefCell<Late> = const { std::cell::RefCell::new(Late(None)) };
+        }
+        let (courier, parcels) = runtime().block_on(async { Courier::new() });
+        let called = Arc::<Called>::default();
+        parcels.carry_on(&Waker::from(called.clone()));
+        let thread = std::thread::spawn(move || {
+            LATE.with(|late| late.borrow_mut().0 = Some(courier));
+            // Used later, so gone sooner.
+            runtime().block_on(async {});
+        });
+        thread.join().expect("no panic");
+        assert!(called.take(), "nobody is called");
+        assert!(parcels.carry_on(Waker::noop()));
+    }
+
     /// Fails where the first step is made in the context of its caller: a command has a timer.
     #[test]
     fn a_caller_needs_no_runtime() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime = runtime();
         let (courier, parcels) = runtime.block_on(async { Courier::new() });
         let (stop, stopped) = watch::channel(false);
         let journal = Journal::default();
@@ -473,6 +577,63 @@ mod tests {
         }
     }
 
+    /// Never ends; calls `then` when it is dropped.
+    fn stuck(then: impl FnOnce() + Send + 'static) -> Pending<()> {
+        struct Then<F: FnOnce()>(Option<F>);
+        impl<F: FnOnce()> Drop for Then<F> {
+            fn drop(&mut self) {
+                self.0.take().into_iter().for_each(|then| then());
+            }
+        }
+        let then = Then(Some(then));
+        Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(then);
+        })
+    }
+
+    /// Fails where one that has the turn takes, behind the end, what was posted while it dropped what had been.
+    #[test]
+    fn what_is_posted_by_the_end_of_another_ends_too() {
+        let (courier, parcels) = Courier::new();
+        drop(parcels);
+        let (done, mut ended) = oneshot::channel::<()>();
+        let inner = courier.clone();
+        courier.post(stuck(move || {
+            inner.post(stuck(move || drop(done)));
+            inner.set_out();
+        }));
+        courier.set_out();
+        assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    /// Fails where what is posted while somebody has the turn is left to it for good, though it takes no more.
+    #[test]
+    fn what_is_posted_at_the_end_of_a_turn_ends_with_the_task() {
+        let (courier, parcels) = Courier::new();
+        for _ in 1..AT_ONCE {
+            courier.post(Box::pin(std::future::ready(())));
+        }
+        let (done, mut ended) = oneshot::channel::<()>();
+        let inner = courier.clone();
+        courier.post(Box::pin(async move {
+            drop(parcels);
+            inner.post(stuck(move || drop(done)));
+            inner.set_out();
+        }));
+        courier.set_out();
+        assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    /// Fails where a panic of what is dropped behind the end, of a user's waker perhaps, meets whoever has posted.
+    #[test]
+    fn a_panic_behind_the_end_is_nobodys() {
+        let (courier, parcels) = Courier::new();
+        drop(parcels);
+        courier.post(stuck(|| panic!("on purpose")));
+        courier.set_out();
+    }
+
     /// Fails where a panic, of a user's waker perhaps, meets whoever happens to have posted, or the task goes on.
     #[test]
     fn a_panic_is_the_tasks() {
@@ -482,6 +643,26 @@ mod tests {
         let carrying =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parcels.carry_on(Waker::noop())));
         assert!(carrying.is_err());
+    }
+
+    /// Fails where an answer waits for as long as there is something to be sent.
+    #[test]
+    fn an_answer_does_not_wait_for_all_that_is_posted() {
+        let (courier, parcels) = Courier::new();
+        let journal = Journal::default();
+        let (answer, answered) = oneshot::channel::<()>();
+        let notes = journal.clone();
+        courier.post(Box::pin(async move {
+            let _ = answered.await;
+            note(&notes, "answered");
+        }));
+        courier.set_out();
+        answer.send(()).expect("somebody waits");
+        for _ in 0..AT_ONCE {
+            courier.post(Box::pin(std::future::ready(())));
+        }
+        parcels.carry_on(Waker::noop());
+        assert_eq!(*lock(&journal), ["answered"]);
     }
 
     /// Fails where one caller sends for all the others for as long as they have something to send.

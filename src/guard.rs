@@ -249,10 +249,11 @@ pub trait Gripped: Sized + Send {
 /// clocks at the call, [`lost`](Guard::lost) resolves when the hold is lost, and [`token`](Guard::token) lets the
 /// guarded resource refuse whoever comes late.
 ///
-/// Release is not immediate on drop: the release is sent by the client's task. To know that it has arrived, use
-/// [`unlock`](Guard::unlock). A process or runtime that ends right after a drop sends nothing any more, and the others
-/// wait for the end of the lease: let it `unlock`, or [`close`](crate::Client::close) its client, before. A guard that is
-/// [forgotten](std::mem::forget) is renewed until its client is closed; `with_max_hold` bounds that.
+/// Release is not immediate on drop: it is on its way then, or about to be sent by the client's task. To know that it
+/// has arrived, use [`unlock`](Guard::unlock). Where the process or the runtime ends right after a drop, it may never
+/// arrive, and the others wait for the end of the lease: let it `unlock`, or [`close`](crate::Client::close) its client,
+/// before. A guard that is [forgotten](std::mem::forget) is renewed until its client is closed; `with_max_hold` bounds
+/// that.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

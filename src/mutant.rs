@@ -44,8 +44,10 @@ pub enum Mutant {
     EmptiedApart,
     /// the look whether a parcel was woken while it was polled, and its parking;
     ParkedApart,
-    /// the look whether more was posted, and the end of whoever sets out with it.
+    /// the look whether more was posted, and the end of whoever sets out with it;
     TurnEndedApart,
+    /// the taking of all that is left when the courier's task ends, and its end.
+    EndedApart,
 }
 
 #[cfg(lockwright_internals)]

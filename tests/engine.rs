@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use lockwright::internals::backend::{Event, Failure, ServerError, Value};
 use lockwright::internals::clock::Clock;
 use lockwright::internals::config::Config;
@@ -286,6 +287,19 @@ async fn a_connection_is_up_at_once_and_calls_load_their_script() {
     assert_eq!(backend.call(call(), SECOND).await.outcome, Err(Failure::NotSent));
     assert_eq!(backend.ping(SECOND).await, Err(Failure::NotSent));
     assert!(engine.channels().is_empty());
+}
+
+/// Fails where a call is run when it is polled again: others would overtake it.
+#[tokio::test]
+async fn a_call_is_run_at_its_first_poll_and_answered_later() {
+    let engine = Engine::new();
+    let (backend, _events) = connect(&engine, &Config::default(), ClientId::random(), Clock::tokio());
+    let call = Call { script: &INCREMENT, keys: vec!["n".to_owned()], args: Vec::new() };
+    let mut call = backend.call(call, SECOND);
+    assert!((&mut call).now_or_never().is_none());
+    assert_eq!(command(&engine, "GET n"), bulk("1"));
+    assert_eq!(call.await.outcome, Ok(Value::Int(1)));
+    assert_eq!(command(&engine, "GET n"), bulk("1"));
 }
 
 #[tokio::test]

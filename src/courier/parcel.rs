@@ -52,6 +52,7 @@ impl Parcel {
         match step {
             Poll::Pending => self.park(future),
             Poll::Ready(()) => {
+                *lock(&self.place) = Place::Gone;
                 // What it drops is a part of it.
                 drop(future);
                 self.bag.arrived(self.number);
@@ -104,5 +105,20 @@ impl Wake for Parcel {
             Place::Polled { .. } => *place = Place::Polled { again: true },
             other => *place = other,
         }
+    }
+}
+
+#[cfg(all(test, not(lockwright_loom)))]
+mod tests {
+    use super::*;
+    use crate::courier::Courier;
+
+    /// Fails where a parcel that has arrived looks as if somebody polled it.
+    #[test]
+    fn what_has_arrived_is_gone() {
+        let (courier, _parcels) = Courier::new();
+        let parcel = Arc::new(Parcel::new(courier.0.clone(), 1, Box::pin(std::future::ready(()))));
+        parcel.set_out();
+        assert!(matches!(*lock(&parcel.place), Place::Gone));
     }
 }

@@ -1,10 +1,11 @@
 //! Tasks, threads and runtimes that end, panic or are shared: B7 to B22.
 #![allow(clippy::disallowed_methods, reason = "threads and runtimes of their own are the subject")]
 
+use std::cell::RefCell;
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright::{Client, Lease, LockError, LossReason, Owner, UnlockError};
+use lockwright::{Client, Guard, Lease, LockError, LossReason, Owner, UnlockError};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{connect, leftovers, quick, works};
@@ -83,17 +84,43 @@ async fn b9_a_forgotten_guard_ends_with_its_longest_hold_or_its_client() {
     works(&other, "y").await;
 }
 
+thread_local! {
+    /// Dropped when its thread ends.
+    static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) };
+}
+
 /// Fails where a drop needs the runtime of its thread.
 #[test]
 fn b10_guards_may_be_dropped_anywhere_and_after_the_runtime() {
     let server = Server::start();
     let first = runtime();
-    let (client, one, two, three) = first.block_on(async {
+    let (client, one, two, three, four, five) = first.block_on(async {
         let client = short(&server).await;
         let (one, two, three) =
             (take(&client, "1").await, take(&client, "2").await, take(&client, "3").await);
-        (client, one, two, three)
+        let (four, five) = (take(&client, "4").await, take(&client, "5").await);
+        (client, one, two, three, four, five)
     });
+    // At the end of a thread, when what tokio keeps for it is gone: that was made later.
+    std::thread::spawn(move || {
+        KEPT.set(Some(four));
+        runtime().block_on(async {});
+    })
+    .join()
+    .expect("no panic");
+    first.block_on(until_free(&client, "4"));
+    // Inside of another runtime that has ended, by the task that it refuses.
+    let ended = runtime();
+    let second = ended.handle().clone();
+    drop(ended);
+    let context = second.enter();
+    let refused = tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(five);
+    });
+    drop(context);
+    assert!(first.block_on(refused).expect_err("it is refused").is_cancelled(), "the drop panics");
+    first.block_on(until_free(&client, "5"));
     std::thread::spawn(move || drop(one)).join().expect("no panic");
     first.block_on(until_free(&client, "1"));
     // Inside another runtime.

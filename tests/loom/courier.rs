@@ -14,6 +14,7 @@ use super::{Flag, models};
 models! {
     what_is_posted_sets_out, TurnEndedApart, "nobody has set out with it";
     a_wake_up_of_a_parcel_is_not_missed, ParkedApart, "nobody goes on with it";
+    what_is_posted_at_the_end_ends, EndedApart, "it is kept for ever";
 }
 
 /// Two callers post and set out: all is sent then, each caller's in its order, for neither waits for the other.
@@ -84,4 +85,26 @@ fn a_wake_up_of_a_parcel_is_not_missed() {
         parcels.carry_on(Waker::noop());
     }
     assert!(*arrived.lock().expect("no panic"), "nobody goes on with it");
+}
+
+/// The task ends while callers post and set out: nothing is left of what they have posted.
+fn what_is_posted_at_the_end_ends() {
+    let (courier, parcels) = Courier::new();
+    let kept = Arc::new(());
+    let caller = |courier: Courier| {
+        let kept = kept.clone();
+        move || {
+            courier.post(Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(kept);
+            }));
+            courier.set_out();
+        }
+    };
+    let callers = [thread::spawn(caller(courier.clone())), thread::spawn(caller(courier.clone()))];
+    drop(parcels);
+    for caller in callers {
+        caller.join().expect("no panic");
+    }
+    assert_eq!(Arc::strong_count(&kept), 1, "it is kept for ever");
 }

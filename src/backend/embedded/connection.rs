@@ -125,7 +125,6 @@ impl Backend for Connection {
     fn call(&self, call: Call, _timeout: Duration) -> Pending<Answer> {
         let this = self.0.clone();
         Box::pin(async move {
-            breathe().await;
             let sent = this.clock.now();
             let outcome = if this.closed.load(Ordering::Acquire) {
                 Err(Failure::NotSent)
@@ -133,6 +132,7 @@ impl Backend for Connection {
                 run(&this.engine, call.script, &call)
             };
             let received = this.clock.now();
+            breathe().await;
             Answer { outcome, sent, received, epoch: EPOCH }
         })
     }
