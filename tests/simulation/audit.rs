@@ -180,9 +180,9 @@ impl Audit {
                 let grant = &mut self.grants[index];
                 let is_own = run.call.args.contains(&ticket.to_string());
                 // One that has ended, or was left, may be granted again: a version does not tell two grants apart.
-                let was_inside = run.before.held.holds.iter().any(|&(other, _)| other == ticket);
+                let was_left = self.departed.contains(&(key.0, ticket));
                 let lives =
-                    was_inside && grant.ends > run.at && self.forgotten < grant.at && !self.clock_moved;
+                    grant.ends > run.at && self.forgotten < grant.at && !self.clock_moved && !was_left;
                 if ends > grant.ends && lives && !is_own {
                     let what = || format!("the lease of {ticket} on {lock} was lengthened by another's call");
                     finding = finding.or_else(|| Some(("leases", what())));

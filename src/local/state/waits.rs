@@ -90,8 +90,15 @@ impl State {
     /// of its tickets.
     fn lane_for(&self, request: &Request, now: Moment) -> Option<LaneId> {
         let (lock, share) = (self.locks.get(&request.lock)?, request.share());
-        let held = lock.sharing(&share).find(|id| self.lanes[id].is_held(now));
-        held.or_else(|| lock.sharing(&share).find(|id| self.lanes[id].suits(request)))
+        let mut waiting = None;
+        for id in lock.sharing(&share) {
+            let lane = &self.lanes[&id];
+            if lane.is_held(now) {
+                return Some(id);
+            }
+            waiting = waiting.or_else(|| lane.suits(request).then_some(id));
+        }
+        waiting
     }
 
     fn join(&mut self, id: LaneId, request: &Request, now: Moment, out: &mut Outbox) -> Joined {
