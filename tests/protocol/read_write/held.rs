@@ -347,8 +347,10 @@ fn where_the_first_write_does_not_poll_another_one_goes_on_with_the_telling() {
     assert!(matches!(rig.acquire(&first, Wait::Join), AcquireReply::Queued(Queued { more: true, .. })));
     rig.queued(&second);
     rig.poll(&second);
-    assert_eq!(reader.messages().len(), 256, "not by each poll of each");
+    // And those that end in the same millisecond as the last of them.
+    let told = reader.messages().len();
+    assert!((256..300).contains(&told), "{told}: not by each poll of each");
     rig.pass(250);
     rig.poll(&second);
-    assert_eq!(reader.messages().len(), 300 - 256);
+    assert_eq!(reader.messages().len(), 300 - told);
 }
