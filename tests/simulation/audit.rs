@@ -190,20 +190,25 @@ impl Audit {
                 grant.ends = grant.ends.max(ends);
                 continue;
             }
-            // A read that its owner's write leaves behind goes on under that write's second token.
-            let goes_on = held.mode == "read"
-                && self.by_ticket.contains_key(&(lock.to_owned(), ticket, held.token.wrapping_sub(1)));
+            // A read that its owner's write leaves behind goes on under that write's second token; where K was lost
+            // beside it, under the one with which K is written again.
+            let goes_on = |(other, &grant): (&(String, Ticket, u64), &usize)| {
+                other.2 == held.token.wrapping_sub(1) || self.grants[grant].at <= self.forgotten
+            };
+            let of_ticket = |token| (lock.to_owned(), ticket, token);
+            let goes_on =
+                held.mode == "read" && self.by_ticket.range(of_ticket(0)..=of_ticket(u64::MAX)).any(goes_on);
             if !goes_on && !run.call.args.contains(&ticket.to_string()) {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
-            self.by_ticket.insert(key, self.grants.len());
             let owner = &held.owners[place];
             let is_beside = |(other, &(_, until)): (usize, &(Ticket, Nanos))| {
                 other != place && held.owners[other] == *owner && until > run.at
             };
             let joins = owner != "-" && held.holds.iter().enumerate().any(is_beside);
             let client = ticket.client;
+            self.by_ticket.insert(key, self.grants.len());
             self.grants.push(Grant { lock, client, joins, at, token, block, ends });
         }
         finding

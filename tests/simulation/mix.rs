@@ -235,9 +235,9 @@ pub static MIXES: &[Mix] = &[
         cancelled: 10.0,
         ..BASE
     },
-    Mix { name: "fair", weight: 4, ..FAIR },
-    Mix { name: "fair outages", weight: 8, faults: OUTAGES, ..FAIR },
-    Mix { name: "fair all", weight: 12, weather: ROUGH, faults: ALL, leases: MIXED, ..FAIR },
+    Mix { name: "fair", weight: 6, ..FAIR },
+    Mix { name: "fair outages", weight: 10, faults: OUTAGES, ..FAIR },
+    Mix { name: "fair all", weight: 18, weather: ROUGH, faults: ALL, leases: MIXED, ..FAIR },
     Mix { name: "fair loss", weight: 6, weather: ROUGH, faults: LOSSES, ..FAIR },
     Mix { name: "fair uncounted", weight: 4, weather: ROUGH, faults: ALL, counted: false, ..FAIR },
     Mix {
@@ -249,17 +249,17 @@ pub static MIXES: &[Mix] = &[
         short_queue: true,
         ..FAIR
     },
-    Mix { name: "shared", weight: 6, ..READ_WRITE },
+    Mix { name: "shared", weight: 10, ..READ_WRITE },
     Mix {
         name: "shared messages",
-        weight: 6,
+        weight: 10,
         weather: Weather { messages_lost: 20.0, ..CALM },
         ..READ_WRITE
     },
     Mix { name: "shared outages", weight: 6, faults: OUTAGES, ..READ_WRITE },
-    Mix { name: "shared processes", weight: 6, faults: PROCESSES, ..READ_WRITE },
-    Mix { name: "shared all", weight: 12, weather: ROUGH, faults: ALL, leases: MIXED, ..READ_WRITE },
-    Mix { name: "shared loss", weight: 8, weather: ROUGH, faults: LOSSES, ..READ_WRITE },
+    Mix { name: "shared processes", weight: 8, faults: PROCESSES, ..READ_WRITE },
+    Mix { name: "shared all", weight: 16, weather: ROUGH, faults: ALL, leases: MIXED, ..READ_WRITE },
+    Mix { name: "shared loss", weight: 10, weather: ROUGH, faults: LOSSES, ..READ_WRITE },
     Mix { name: "shared uncounted", weight: 4, weather: ROUGH, faults: ALL, counted: false, ..READ_WRITE },
     Mix { name: "shared crowd", weight: 4, faults: ALL, short_queue: true, operations: 220, ..READ_WRITE },
 ];

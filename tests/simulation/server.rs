@@ -128,7 +128,7 @@ impl Server {
         queue
     }
 
-    /// `K`; empty where nobody holds the lock.
+    /// `K`; empty where nobody holds the lock. Of reads from before `K` was lost only `K:readers` knows.
     pub fn held(&self, lock: &str) -> Held {
         let mut held = Held::default();
         for pair in self.items(&["HGETALL", lock]).chunks_exact(2) {
@@ -144,6 +144,16 @@ impl Server {
                     let ends = words.next().and_then(|ends| ends.parse().ok()).unwrap_or(0);
                     held.holds.push((ticket, self.history_time(ends)));
                     held.owners.push(words.next().unwrap_or_default().to_owned());
+                }
+            }
+        }
+        if held.mode == "read" {
+            let readers = format!("{lock}:readers");
+            for pair in self.items(&["ZRANGE", &readers, "0", "-1", "WITHSCORES"]).chunks_exact(2) {
+                let Some(ticket) = Ticket::parse(text(&pair[0])) else { continue };
+                if !held.holds.iter().any(|&(other, _)| other == ticket) {
+                    held.holds.push((ticket, self.history_time(text(&pair[1]).parse().unwrap_or(0))));
+                    held.owners.push("-".to_owned());
                 }
             }
         }
