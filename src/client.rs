@@ -433,8 +433,9 @@ impl ClientBuilder {
     }
 
     /// The first, short lease of a hold that is handed over, which its new holder's first renewal makes a full one:
-    /// 3 s by default, from 100 ms to 1 min; above 5 s the client deadline must be longer, too. A waiter that was granted the lock and is gone costs the others this
-    /// long. Whoever waits asks again in half of it, so whatever is not told by a message is noticed by then.
+    /// 3 s by default, from 100 ms to 1 min; above 5 s the client deadline must be longer, too. A waiter that was granted
+    /// the lock and is gone costs the others this long. Whoever waits asks again in half of it, so whatever is not told
+    /// by a message is noticed by then.
     #[must_use]
     pub fn claim(mut self, claim: Duration) -> Self {
         self.config.claim = claim;
