@@ -41,6 +41,8 @@ pub enum Failure {
     NotSent,
     /// The call may have run, or may run later, even seconds after this.
     Unknown(String),
+    /// The call went out with others, and was not carried through: to be sent again at once, if it is still wanted.
+    Deferred,
 }
 
 /// An error that a server sent.

@@ -190,6 +190,7 @@
 //! does not answer ends after `unavailable_after` (10 s by default); waiting for another holder may last.
 
 // The module `internals` makes every private item public; builds without it hold the rule.
+#![recursion_limit = "256"]
 #![cfg_attr(lockwright_internals, allow(missing_docs))]
 // What only our own tests use is no news to whoever builds this crate by its path.
 #![cfg_attr(not(lockwright_internals), allow(dead_code))]

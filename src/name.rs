@@ -66,6 +66,14 @@ pub struct LockKeys {
 }
 
 impl LockKeys {
+    /// What stands behind `K` in the name of each other key.
+    pub const QUEUE: &str = ":queue";
+    pub const WAITING: &str = ":waiting";
+    pub const READERS: &str = ":readers";
+    pub const ENDED: &str = ":ended";
+    pub const FENCED: &str = ":fenced";
+    pub const TOKEN: &str = ":token";
+
     /// Checks `name` (1 to 512 bytes) and escapes it: `%`, `{` and `}` become `%25`, `%7B` and `%7D`, so that two
     /// names are never one lock and a name cannot choose its own hash tag.
     pub fn new(namespace: &Namespace, name: &str) -> Result<Self, InvalidName> {
@@ -100,39 +108,38 @@ impl LockKeys {
         &self.lock
     }
 
-    /// Without the machinery of formats: each call of a script names four or five of these.
     fn key(&self, suffix: &str) -> String {
         [&self.lock, suffix].concat()
     }
 
     /// `K:queue`: the waiting tickets, oldest first.
     pub fn queue(&self) -> String {
-        self.key(":queue")
+        self.key(Self::QUEUE)
     }
 
     /// `K:waiting`: what is known of each waiting ticket and client.
     pub fn waiting(&self) -> String {
-        self.key(":waiting")
+        self.key(Self::WAITING)
     }
 
     /// `K:readers`: read holds by the end of their lease.
     pub fn readers(&self) -> String {
-        self.key(":readers")
+        self.key(Self::READERS)
     }
 
     /// `K:ended`: read holds that were ended by force and are still to be told.
     pub fn ended(&self) -> String {
-        self.key(":ended")
+        self.key(Self::ENDED)
     }
 
     /// `K:fenced`: a value that no smaller token overwrites.
     pub fn fenced(&self) -> String {
-        self.key(":fenced")
+        self.key(Self::FENCED)
     }
 
     /// `K:token`: the last fencing token minted.
     pub fn token(&self) -> String {
-        self.key(":token")
+        self.key(Self::TOKEN)
     }
 }
 

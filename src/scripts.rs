@@ -6,7 +6,10 @@ use crate::name::LockKeys;
 use crate::owner::OwnerId;
 use crate::ticket::Ticket;
 
+use words::write_number;
+
 mod acquire;
+mod batch;
 mod downgrade;
 mod fenced;
 mod force_release;
@@ -15,8 +18,10 @@ mod leave;
 mod message;
 mod renew;
 mod reply;
+mod words;
 
 pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+pub use batch::{MICROS as BATCH_MICROS, MOST as BATCH_MOST, batch, outcomes};
 pub use downgrade::{Downgrade, DowngradeReply};
 pub use fenced::{FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue};
 pub use force_release::{ForceRelease, ForceReleaseReply};
@@ -25,11 +30,12 @@ pub use leave::{Leave, LeaveReply, Next};
 pub use message::{Message, News};
 pub use renew::{Renew, RenewHold, RenewReply, Renewed};
 pub use reply::{Malformed, Timed};
+pub use words::Words;
 
 /// How the scripts store their locks. Two versions of a script that share a layout may run side by side.
 pub const LAYOUT: u32 = 1;
 
-/// Every script that a client may call, in the order of their names.
+/// Every script that a client may call for itself, in the order of their names.
 pub static ALL: &[&Script] = &[
     &force_release::SCRIPT,
     &inspect::SCRIPT,
@@ -44,6 +50,14 @@ pub static ALL: &[&Script] = &[
     &acquire::REENTRANT,
     &leave::REENTRANT,
 ];
+
+/// Those that carry out calls of others.
+pub static BATCHES: &[&Script] = &[&batch::FAIR, &batch::READ_WRITE, &batch::REENTRANT];
+
+/// Every script that a server is told.
+pub fn every() -> impl Iterator<Item = &'static Script> {
+    ALL.iter().chain(BATCHES).copied()
+}
 
 /// One script, as it is shipped.
 #[derive(Debug)]
@@ -76,7 +90,8 @@ impl Script {
 /// Composes a script of its files at compile time. Nothing is minified: `EVALSHA` sends no text, and a server's
 /// errors name lines of this one. `@<word>` stands for files that go together, in an order in which each finds those
 /// that it uses: what opens a `call`, the books of those who are `waiting` and how to `save` them, the `walk` over the
-/// queue, what `share`s a lock, the `reads` of it, and who `join`s the queue.
+/// queue, what `share`s a lock, the `reads` of it, and who `join`s the queue; and all between the clock and the body of
+/// `acquire` and `leave`, by themselves or in a batch.
 macro_rules! compose {
     ($name:expr, $version:literal, [$($parts:tt)*]) => {
         compose!(@open { $name } $version [] $($parts)*)
@@ -114,6 +129,37 @@ macro_rules! compose {
         compose!(@open $name $version $done
             "lib/add_ticket.lua", "lib/join_queue.lua", "lib/rewrite_queue.lua", $($rest)*)
     };
+    (@open $name:tt $version:tt $done:tt @acquire, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "first/clock.lua", "lib/int.lua", "first/take_free.lua", "lib/tail_of.lua", "lib/write_lock.lua", @call,
+            @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", "lib/advance.lua", @join,
+            "lib/find_place.lua", "lib/wait_behind.lua", "lib/enter_again.lua", "lib/take_turn.lua", "lib/acquire.lua",
+            $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @leave, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "first/clock.lua", "first/free_unwanted.lua", "lib/int.lua", @call, @waiting, "lib/greet_client.lua", @save,
+            "lib/tail_of.lua", "lib/write_lock.lua", @walk, "lib/give.lua", "lib/advance.lua", @join,
+            "lib/drop_hold.lua", "lib/read_next.lua", "lib/others_wait.lua", "lib/hand_over.lua", "lib/leave.lua",
+            $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @acquire_shared, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "first/clock.lua", "lib/int.lua", "lib/tail_of.lua", "lib/write_lock.lua", "first/take_free_shared.lua",
+            @call, @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", @share,
+            "lib/advance_shared.lua", @reads, "lib/next_reads.lua", "lib/is_reading.lua", "lib/others_wait.lua",
+            "lib/refuse_write.lua", "lib/read_again.lua", @join, "lib/find_place.lua", "lib/wait_behind.lua",
+            "lib/enter_again.lua", "lib/share_turn.lua",
+            $($rest)*)
+    };
+    (@open $name:tt $version:tt $done:tt @leave_shared, $($rest:tt)*) => {
+        compose!(@open $name $version $done
+            "first/clock.lua", "lib/int.lua", "lib/tail_of.lua", "lib/write_lock.lua", @call, @waiting,
+            "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", @share, "lib/next_reads.lua",
+            "lib/tell_reads.lua", "lib/advance_shared.lua", @reads, "lib/keep_lock.lua", "lib/others_wait.lua", @join,
+            "lib/read_next.lua", "lib/hand_over.lua",
+            $($rest)*)
+    };
     (@open $name:tt $version:tt [$($done:expr,)*] $part:expr, $($rest:tt)*) => {
         compose!(@open $name $version [$($done,)* $part,] $($rest)*)
     };
@@ -132,8 +178,8 @@ use compose;
 #[derive(Clone, Debug)]
 pub struct Call {
     pub script: &'static Script,
-    pub keys: Vec<String>,
-    pub args: Vec<String>,
+    pub keys: Words,
+    pub args: Words,
 }
 
 /// A kind of lock. Locks of different kinds cannot share a name.
@@ -231,13 +277,17 @@ pub struct Terms {
 }
 
 impl Terms {
-    fn args(&self) -> [String; 4] {
-        [
-            self.claim_millis.to_string(),
-            self.deadline_millis.to_string(),
-            flag(self.sharded),
-            flag(self.counted),
-        ]
+    /// All of them in one argument: the usual case of a script reads none, and each argument costs both sides a
+    /// microsecond's part.
+    fn push(&self, deaf: bool, args: &mut Words) {
+        args.write(|text| {
+            write_number(text, self.claim_millis);
+            text.push(' ');
+            write_number(text, self.deadline_millis);
+            for is_set in [self.sharded, self.counted, deaf] {
+                text.push_str(if is_set { " 1" } else { " 0" });
+            }
+        });
     }
 }
 
@@ -258,37 +308,44 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    fn args(&self) -> [String; 5] {
-        [
-            self.ticket.text(),
-            // A stored owner is never empty, so that the text after it can be told to be the label.
-            self.owner.map_or_else(|| "-".to_owned(), |owner| owner.to_string()),
-            self.lease_millis.to_string(),
-            self.block.to_string(),
-            self.label.clone().unwrap_or_default(),
-        ]
+    fn push(&self, args: &mut Words) {
+        self.push_holder(args);
+        args.push_number(self.block);
+        args.push(self.label.as_deref().unwrap_or_default());
+    }
+
+    fn push_holder(&self, args: &mut Words) {
+        push_ticket(self.ticket, args);
+        // A stored owner is never empty, so that the text after it can be told to be the label.
+        match self.owner {
+            Some(owner) => args.push(&owner.to_string()),
+            None => args.push("-"),
+        }
+        args.push_number(self.lease_millis);
     }
 }
 
-/// The four keys that the exclusive protocol uses.
-fn exclusive_keys(keys: &LockKeys) -> Vec<String> {
-    vec![keys.lock().to_owned(), keys.queue(), keys.waiting(), keys.token()]
+fn push_ticket(ticket: Ticket, args: &mut Words) {
+    args.write(|text| ticket.write(text));
 }
 
+/// The four keys that the exclusive protocol uses.
+const EXCLUSIVE: &[&str] = &["", LockKeys::QUEUE, LockKeys::WAITING, LockKeys::TOKEN];
 /// The same, and the read holds of a read/write lock.
-fn shared_keys(keys: &LockKeys) -> Vec<String> {
-    let mut all = exclusive_keys(keys);
-    all.push(keys.readers());
+const SHARED: &[&str] = &["", LockKeys::QUEUE, LockKeys::WAITING, LockKeys::TOKEN, LockKeys::READERS];
+
+/// The keys of these suffixes.
+fn keys_with(keys: &LockKeys, suffixes: &[&str]) -> Words {
+    let lock = keys.lock();
+    let mut all =
+        Words::with_capacity(suffixes.len(), suffixes.len() * (lock.len() + LockKeys::WAITING.len()));
+    suffixes.iter().for_each(|suffix| all.push_joined(lock, suffix));
     all
 }
 
 /// The keys that the scripts of this kind of lock use.
-fn keys_of(kind: Kind, keys: &LockKeys) -> Vec<String> {
-    if kind == Kind::ReadWrite { shared_keys(keys) } else { exclusive_keys(keys) }
-}
-
-fn flag(is_set: bool) -> String {
-    if is_set { "1" } else { "0" }.to_owned()
+fn keys_of(kind: Kind, keys: &LockKeys) -> Words {
+    keys_with(keys, if kind == Kind::ReadWrite { SHARED } else { EXCLUSIVE })
 }
 
 #[cfg(test)]

@@ -58,8 +58,17 @@ impl Ticket {
 impl Ticket {
     /// What it displays as, for a call: a quarter of the price.
     pub fn text(&self) -> String {
-        let (mut buffer, number) = (Uuid::encode_buffer(), self.number.to_string());
-        [self.client.0.as_hyphenated().encode_lower(&mut buffer), ":", &number].concat()
+        let mut text = String::with_capacity(44);
+        self.write(&mut text);
+        text
+    }
+
+    /// Appends the same to `text`.
+    pub fn write(&self, text: &mut String) {
+        let mut buffer = Uuid::encode_buffer();
+        text.push_str(self.client.0.as_hyphenated().encode_lower(&mut buffer));
+        text.push(':');
+        text.push_str(&self.number.to_string());
     }
 }
 

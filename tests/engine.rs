@@ -10,7 +10,7 @@ use lockwright::internals::backend::{Event, Failure, ServerError, Value};
 use lockwright::internals::clock::Clock;
 use lockwright::internals::config::Config;
 use lockwright::internals::embedded::{Channels, Engine, Instruments, connect};
-use lockwright::internals::scripts::{Call, Script};
+use lockwright::internals::scripts::{Call, Script, Words};
 use lockwright::internals::ticket::ClientId;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -162,7 +162,7 @@ fn a_script_without_end_or_measure_is_stopped() {
 #[test]
 fn a_flushed_script_must_be_loaded_again() {
     let engine = Engine::new();
-    let run = || engine.run(&INCREMENT, &["n".to_owned()], &[]);
+    let run = || engine.run(&INCREMENT, &["n"].into(), &Words::default());
     let missing =
         |outcome| matches!(outcome, Err(Failure::Server(ServerError { code, .. })) if code == "NOSCRIPT");
     assert!(missing(run()));
@@ -259,7 +259,9 @@ fn threads_share_an_engine() {
     engine.load(&INCREMENT).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..500).for_each(|_| drop(engine.run(&INCREMENT, &["n".to_owned()], &[]))));
+            scope.spawn(|| {
+                (0..500).for_each(|_| drop(engine.run(&INCREMENT, &["n"].into(), &Words::default())))
+            });
         }
     });
     assert_eq!(command(&engine, "GET n"), bulk("2000"));
@@ -274,7 +276,7 @@ async fn a_connection_is_up_at_once_and_calls_load_their_script() {
     assert_eq!((up.run_id.clone(), up.counted), (engine.run_id(), true));
     assert!(up.server_millis.abs_diff(engine.micros() / 1000) < 1000);
     assert_eq!(command(&engine, "GET lw:layout"), bulk("1"));
-    let call = || Call { script: &INCREMENT, keys: vec!["n".to_owned()], args: Vec::new() };
+    let call = || Call { script: &INCREMENT, keys: ["n"].into(), args: Words::default() };
     assert_eq!(backend.call(call(), SECOND).await.outcome, Ok(Value::Int(1)));
     engine.flush_scripts();
     assert_eq!(backend.call(call(), SECOND).await.outcome, Ok(Value::Int(2)));
@@ -294,7 +296,7 @@ async fn a_connection_is_up_at_once_and_calls_load_their_script() {
 async fn a_call_is_run_at_its_first_poll_and_answered_later() {
     let engine = Engine::new();
     let (backend, _events) = connect(&engine, &Config::default(), ClientId::random(), Clock::tokio());
-    let call = Call { script: &INCREMENT, keys: vec!["n".to_owned()], args: Vec::new() };
+    let call = Call { script: &INCREMENT, keys: ["n"].into(), args: Words::default() };
     let mut call = backend.call(call, SECOND);
     assert!((&mut call).now_or_never().is_none());
     assert_eq!(command(&engine, "GET n"), bulk("1"));
@@ -308,7 +310,7 @@ async fn another_layout_is_refused() {
     command(&engine, "SET lw:layout 2");
     let (backend, mut events) = connect(&engine, &Config::default(), ClientId::random(), Clock::tokio());
     assert!(matches!(events.next().await, Some(Event::Refused(..))));
-    let call = Call { script: &INCREMENT, keys: vec!["n".to_owned()], args: Vec::new() };
+    let call = Call { script: &INCREMENT, keys: ["n"].into(), args: Words::default() };
     assert_eq!(backend.call(call, SECOND).await.outcome, Err(Failure::NotSent));
     assert_eq!(command(&engine, "EXISTS n"), Value::Int(0));
 }

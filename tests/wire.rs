@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lockwright::internals::backend::redis::address::Address;
-use lockwright::internals::backend::redis::wire::{Dialer, NoWire, Wire, Words};
+use lockwright::internals::backend::redis::wire::{Dialer, NoWire, Wire};
 use lockwright::internals::backend::{Failure, Value};
 use lockwright::internals::config::Tls;
+use lockwright::internals::scripts::Words;
 
 use crate::support::backend::LONG;
 

@@ -170,7 +170,11 @@ async fn listen(shared: Arc<Shared>, mut events: EventReceiver) {
 
 impl Shared {
     async fn call(&self, script: &'static Script, args: Vec<String>) -> i64 {
-        let call = Call { script, keys: vec![self.key.clone()], args };
+        let call = Call {
+            script,
+            keys: [self.key.as_str()].into(),
+            args: args.iter().map(String::as_str).collect(),
+        };
         match self.wire.call(call, Duration::from_secs(5)).await.outcome {
             Ok(Value::Int(number)) => number,
             other => panic!("{other:?}"),

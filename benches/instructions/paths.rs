@@ -116,7 +116,7 @@ impl Backend for Granting {
         let token = self.tokens.fetch_add(64, Ordering::Relaxed);
         let reply = match call.script.name {
             "reentrant/acquire" => granted(token),
-            "reentrant/leave" => freed(call.args.len() > 6, token),
+            "reentrant/leave" => freed(call.args.len() > 2, token),
             other => panic!("nobody answers {other} here"),
         };
         Box::pin(async move { Answer { outcome: Ok(reply), sent: now, received: now, epoch: 1 } })

@@ -10,7 +10,7 @@ pub fn send(rig: &mut Rig, call: &Call) -> Value {
     let sha = rig.wire.ok(&["SCRIPT", "LOAD", call.script.text]).text();
     let count = call.keys.len().to_string();
     let mut words = vec!["EVALSHA", &sha, &count];
-    words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
+    words.extend(call.keys.iter().chain(call.args.iter()));
     rig::value(rig.wire.ok(&words))
 }
 

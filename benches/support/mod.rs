@@ -14,7 +14,7 @@ use lockwright::internals::backend::{Backend, EventReceiver};
 use lockwright::internals::chance::Chance;
 use lockwright::internals::clock::Clock;
 use lockwright::internals::config::{Config, Secret, Tls};
-use lockwright::internals::scripts::{Call, Script};
+use lockwright::internals::scripts::{Call, Script, Words};
 use lockwright::internals::ticket::ClientId;
 
 /// The least that a script call costs: what every figure is compared to.
@@ -36,7 +36,7 @@ pub async fn bare(url: &str) -> (std::sync::Arc<dyn Backend>, EventReceiver) {
 
 /// A call that does nothing.
 pub fn floor_call(key: &str) -> Call {
-    Call { script: &FLOOR, keys: vec![key.to_owned()], args: Vec::new() }
+    Call { script: &FLOOR, keys: [key].into(), args: Words::default() }
 }
 
 /// Whether the command line has this flag.

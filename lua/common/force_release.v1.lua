@@ -10,12 +10,12 @@
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
 -- KEYS[6]  zset    K:ended: read holds that were ended by force and are still to be told
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000 (not used: nobody's deadline is set)
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  token   any token of the grant that is to end
--- ARGV[6]  01      whether that has ended, and only its holders are still to be told
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages. Nobody's deadline is set here, and the last is
+--                  not used
+-- ARGV[2]  token   any token of the grant that is to end
+-- ARGV[3]  01      whether that has ended, and only its holders are still to be told
 -- RETURNS  released now:ms more:01
 --          (more: call again, holders are still to be told)
 -- RETURNS  told now:ms more:01
@@ -33,10 +33,10 @@ local ended = peek('ZRANGE', KEYS[6], 0, 255)
 if not ended then return { 'foreign_key', call.now, KEYS[6] } end
 if #ended > 0 then return { 'told', call.now, tell_ended(call, KEYS[6], ended) } end
 -- Another caller has told them: those who read by now, perhaps under the same version, are others.
-if ARGV[6] == '1' then return { 'told', call.now, 0 } end
+if ARGV[3] == '1' then return { 'told', call.now, 0 } end
 local lock = read_holders(call, KEYS[5])
 if not lock then return { 'foreign_key', call.now, call.lock } end
-local token, more = tonumber(ARGV[5]), 0
+local token, more = tonumber(ARGV[2]), 0
 if not lock.held or token < lock.token or token >= lock.token + lock.block then return { 'not_held', call.now } end
 
 call.kind = lock.kind

@@ -6,18 +6,16 @@
 -- KEYS[2]  list    K:queue: the waiting tickets
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  ticket  mine
--- ARGV[6]  owner   mine; - where I have none
--- ARGV[7]  ms      my lease
--- ARGV[8]  count   how many tokens my grant carries
--- ARGV[9]  text    my label; may be empty
--- ARGV[10] ms      server time after which this call changes nothing
--- ARGV[11] 012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
--- ARGV[12] 01      whether my client hears no messages
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages
+-- ARGV[2]  ticket  mine
+-- ARGV[3]  owner   mine; - where I have none
+-- ARGV[4]  ms      my lease
+-- ARGV[5]  count   how many tokens my grant carries
+-- ARGV[6]  text    my label; may be empty
+-- ARGV[7]  ms      server time after which this call changes nothing
+-- ARGV[8]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 -- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
 --            hold:ticket...

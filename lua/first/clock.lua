@@ -1,4 +1,3 @@
--- The server's clock in microseconds and milliseconds, read once in a call: it may move within a script.
-local time = redis.call('TIME')
+-- The same in microseconds and in milliseconds.
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)

@@ -2,11 +2,11 @@
 local function acquire(kind)
   local call = open_call(kind)
   local me = {
-    mode = 'exclusive', ticket = ARGV[5], owner = ARGV[6], lease = tonumber(ARGV[7]), block = tonumber(ARGV[8]),
-    label = ARGV[9], wait = ARGV[11], deaf = ARGV[12] == '1',
+    mode = 'exclusive', ticket = ARGV[2], owner = ARGV[3], lease = tonumber(ARGV[4]), block = tonumber(ARGV[5]),
+    label = ARGV[6], wait = ARGV[8],
   }
   -- A request that was stuck in a socket must not become a hold that nobody knows of.
-  if call.now > tonumber(ARGV[10]) then return { 'stale', call.now } end
+  if call.now > tonumber(ARGV[7]) then return { 'stale', call.now } end
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
   local waiting = read_waiting(call, me.ticket)
@@ -14,7 +14,7 @@ local function acquire(kind)
   local found = lock.kind or waiting.kind or kind
   if found ~= kind then return { 'kind_mismatch', call.now, found } end
 
-  greet_client(call, waiting, me.ticket, me.deaf)
+  greet_client(call, waiting, me.ticket)
   if not lock.held then return take_turn(call, waiting, lock, me) end
   if lock.holds[me.ticket] or me.owner ~= '-' and me.owner == lock.owner then
     return enter_again(call, waiting, lock, me)

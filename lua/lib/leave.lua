@@ -3,12 +3,12 @@
 local function leave(kind)
   local call = open_call(kind)
   call.advance = advance
-  local ticket = ARGV[5]
+  local ticket = ARGV[2]
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
   -- A release does not fail for a queue that is not ours.
   local waiting = read_waiting(call, ticket) or new_waiting()
-  greet_client(call, waiting, ticket, ARGV[6] == '1')
+  greet_client(call, waiting, ticket)
   drop_ticket(waiting, ticket)
   if lock.kind == kind and lock.holds[ticket] then
     if not drop_hold(call, lock, ticket) then return hand_over(call, waiting, read_next(call)) end

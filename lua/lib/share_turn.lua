@@ -21,7 +21,7 @@ local function share_turn(call, waiting, lock, me)
       local more
       holders.tickets, more = next_reads(call, me.queued)
       grant.more = math.max(grant.more, more)
-    elseif me.deaf then
+    elseif call.deaf then
       holders.tickets = redis.call('ZRANGE', call.readers, 0, -1)
     end
   end

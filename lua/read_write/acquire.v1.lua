@@ -8,19 +8,17 @@
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  ticket  mine
--- ARGV[6]  owner   mine; - where I have none
--- ARGV[7]  ms      my lease
--- ARGV[8]  count   how many tokens my grant carries: 2 to write, 0 to read
--- ARGV[9]  text    my label; may be empty
--- ARGV[10] ms      server time after which this call changes nothing
--- ARGV[11] 012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
--- ARGV[12] 01      whether my client hears no messages
--- ARGV[13] mode    read or write
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages
+-- ARGV[2]  ticket  mine
+-- ARGV[3]  owner   mine; - where I have none
+-- ARGV[4]  ms      my lease
+-- ARGV[5]  count   how many tokens my grant carries: 2 to write, 0 to read
+-- ARGV[6]  text    my label; may be empty
+-- ARGV[7]  ms      server time after which this call changes nothing
+-- ARGV[8]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
+-- ARGV[9]  mode    read or write
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 --          (token: of a read, its version; waiting: of a read, whether a write does)
 -- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
@@ -45,11 +43,11 @@
 local call = open_call(KIND)
 call.readers = KEYS[5]
 local me = {
-  mode = ARGV[13], ticket = ARGV[5], owner = ARGV[6], lease = tonumber(ARGV[7]), block = tonumber(ARGV[8]),
-  label = ARGV[9], wait = ARGV[11], deaf = ARGV[12] == '1',
+  mode = ARGV[9], ticket = ARGV[2], owner = ARGV[3], lease = tonumber(ARGV[4]), block = tonumber(ARGV[5]),
+  label = ARGV[6], wait = ARGV[8],
 }
 -- A request that was stuck in a socket must not become a hold that nobody knows of.
-if call.now > tonumber(ARGV[10]) then return { 'stale', call.now } end
+if call.now > tonumber(ARGV[7]) then return { 'stale', call.now } end
 local lock, foreign = read_shared(call, me.ticket, me.owner)
 if not lock then return { 'foreign_key', call.now, foreign } end
 local waiting = read_waiting(call, me.ticket)
@@ -59,7 +57,7 @@ if found ~= KIND then return { 'kind_mismatch', call.now, found } end
 
 local denied = settle(call, lock)
 if denied then return denied end
-greet_client(call, waiting, me.ticket, me.deaf)
+greet_client(call, waiting, me.ticket)
 if lock.mode then
   local is_owner = me.owner ~= '-' and (lock.owner == me.owner or lock.mode == 'read' and is_reading(call, lock))
   if is_owner and lock.mode == 'read' and me.mode == 'write' then return refuse_write(call, waiting, me) end

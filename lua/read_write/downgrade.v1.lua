@@ -8,15 +8,15 @@
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000 (not used: nobody's deadline is set)
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  ticket  the write
--- ARGV[6]  ticket  the read
--- ARGV[7]  owner   of both; - where they have none
--- ARGV[8]  ms      the lease of the read
--- ARGV[9]  text    its label; may be empty
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages. Nobody's deadline is set here, and the last is
+--                  not used
+-- ARGV[2]  ticket  the write
+-- ARGV[3]  ticket  the read
+-- ARGV[4]  owner   of both; - where they have none
+-- ARGV[5]  ms      the lease of the read
+-- ARGV[6]  text    its label; may be empty
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 --          (token: the version of the read; waiting: whether a write does)
 -- RETURNS  lost now:ms
@@ -31,8 +31,8 @@
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers = KEYS[5]
-local write = ARGV[5]
-local me = { mode = 'read', ticket = ARGV[6], owner = ARGV[7], lease = tonumber(ARGV[8]), label = ARGV[9] }
+local write = ARGV[2]
+local me = { mode = 'read', ticket = ARGV[3], owner = ARGV[4], lease = tonumber(ARGV[5]), label = ARGV[6] }
 local lock, foreign = read_shared(call, write, me.owner)
 if not lock then return { 'foreign_key', call.now, foreign } end
 if lock.kind and lock.kind ~= KIND then return { 'lost', call.now } end

@@ -9,19 +9,17 @@
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  ticket  the one that leaves
--- ARGV[6]  01      whether my client hears no messages
--- ARGV[7]  ticket  a new one of the same client; it and what follows may be left out
--- ARGV[8]  owner   its owner; - where it has none
--- ARGV[9]  ms      its lease
--- ARGV[10] count   how many tokens its grant carries: 2 to write, 0 to read
--- ARGV[11] text    its label; may be empty
--- ARGV[12] ms      server time after which it is not queued
--- ARGV[13] mode    read or write
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages
+-- ARGV[2]  ticket  the one that leaves
+-- ARGV[3]  ticket  a new one of the same client; it and what follows may be left out
+-- ARGV[4]  owner   its owner; - where it has none
+-- ARGV[5]  ms      its lease
+-- ARGV[6]  count   how many tokens its grant carries: 2 to write, 0 to read
+-- ARGV[7]  text    its label; may be empty
+-- ARGV[8]  ms      server time after which it is not queued
+-- ARGV[9]  mode    read or write
 -- RETURNS  gone now:ms more:01
 --          (it was no hold; more: acquire or leave again, this call got only part of the way)
 -- RETURNS  kept now:ms
@@ -41,7 +39,7 @@
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers, call.advance = KEYS[5], advance_shared
-local ticket = ARGV[5]
+local ticket = ARGV[2]
 -- First of all a write that is allowed when memory is full: then all that follow are too.
 local dropped = peek('ZREM', call.readers, ticket)
 if not dropped then return { 'foreign_key', call.now, call.readers } end
@@ -49,7 +47,7 @@ local lock, foreign = read_shared(call, ticket, '-')
 if not lock then return { 'foreign_key', call.now, foreign } end
 -- A release does not fail for a queue that is not ours.
 local waiting = read_waiting(call, ticket) or new_waiting()
-greet_client(call, waiting, ticket, ARGV[6] == '1')
+greet_client(call, waiting, ticket)
 drop_ticket(waiting, ticket)
 
 local is_ours = (lock.kind or waiting.kind or KIND) == KIND
@@ -65,7 +63,7 @@ if is_hold then
     return { 'kept', call.now }
   end
   local own = read_next(call)
-  if own then own.mode = ARGV[13] end
+  if own then own.mode = ARGV[9] end
   local reply = hand_over(call, waiting, own)
   pass_on(call, waiting, untold)
   -- The first write tells them as it joins, here as in share_turn.

@@ -7,18 +7,16 @@
 -- KEYS[2]  list    K:queue: the waiting tickets
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
--- ARGV[1]  ms      claim: the first, short lease of a hold that is handed over, 50 to 60000
--- ARGV[2]  ms      client deadline, 200 to 600000
--- ARGV[3]  01      whether channels are sharded
--- ARGV[4]  01      whether the counts of PUBLISH can be trusted
--- ARGV[5]  ticket  the one that leaves
--- ARGV[6]  01      whether my client hears no messages
--- ARGV[7]  ticket  a new one of the same client; it and what follows may be left out
--- ARGV[8]  owner   its owner; - where it has none
--- ARGV[9]  ms      its lease
--- ARGV[10] count   how many tokens its grant carries
--- ARGV[11] text    its label; may be empty
--- ARGV[12] ms      server time after which it is not queued
+-- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
+--                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
+--                  be trusted, and whether my client hears no messages
+-- ARGV[2]  ticket  the one that leaves
+-- ARGV[3]  ticket  a new one of the same client; it and what follows may be left out
+-- ARGV[4]  owner   its owner; - where it has none
+-- ARGV[5]  ms      its lease
+-- ARGV[6]  count   how many tokens its grant carries
+-- ARGV[7]  text    its label; may be empty
+-- ARGV[8]  ms      server time after which it is not queued
 -- RETURNS  gone now:ms more:01
 --          (it was no hold; more: acquire or leave again, this call got only part of the way)
 -- RETURNS  kept now:ms

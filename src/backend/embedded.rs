@@ -23,7 +23,7 @@ use self::scripting::Scripting;
 use crate::backend::{Failure, ServerError, Value};
 use crate::chance;
 use crate::clock::{self, Clock};
-use crate::scripts::Script;
+use crate::scripts::{Script, Words};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A server in memory, for unit tests and examples: the same Lua scripts as on Redis, on keys of its own.
@@ -73,7 +73,7 @@ pub trait Instruments: Sized {
     fn with_time(micros: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self;
 
     /// Calls a script as `EVALSHA` does: where it is not loaded, the answer is `NOSCRIPT`.
-    fn run(&self, script: &'static Script, keys: &[String], args: &[String]) -> Result<Value, Failure>;
+    fn run(&self, script: &'static Script, keys: &Words, args: &Words) -> Result<Value, Failure>;
 
     /// Loads a script, as `SCRIPT LOAD` does.
     fn load(&self, script: &'static Script) -> Result<(), Failure>;
@@ -117,7 +117,7 @@ impl Instruments for Engine {
         Self(Arc::new(Inner { scripting, hub, time: micros, run_id: chance::identity() }))
     }
 
-    fn run(&self, script: &'static Script, keys: &[String], args: &[String]) -> Result<Value, Failure> {
+    fn run(&self, script: &'static Script, keys: &Words, args: &Words) -> Result<Value, Failure> {
         lock(&self.0.scripting).run_shipped(script, keys, args).map_err(|text| Failure::Server(error(&text)))
     }
 

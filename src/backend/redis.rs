@@ -19,7 +19,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::{Config, Secret, Tls};
 use crate::error::ConnectError;
-use crate::scripts::{self, Call, Script};
+use crate::scripts::{self, Call, Script, Words};
 use crate::sync::Arc;
 use crate::ticket::ClientId;
 
@@ -51,7 +51,8 @@ pub struct Setup {
 /// # Cancel safety
 /// Cancelling it leaves no connection behind.
 pub async fn connect(setup: Setup) -> Result<(Arc<dyn Backend>, EventReceiver), ConnectError> {
-    connect_with(setup, scripts::ALL).await
+    let every: Vec<_> = scripts::every().collect();
+    connect_with(setup, &every).await
 }
 
 /// The same with other scripts than those that are shipped.
@@ -77,7 +78,7 @@ impl Backend for Redis {
     }
 
     fn ping(&self, timeout: Duration) -> Pending<Result<Duration, Failure>> {
-        self.topology.home(&[]).ping(timeout)
+        self.topology.home(&Words::default()).ping(timeout)
     }
 
     fn close(&self) -> Pending<()> {

@@ -1,7 +1,7 @@
 //! `acquire`: asks for a lock, keeps a place in its queue, or re-enters it.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, Wait, compose, flag, keys_of};
+use super::{Attempt, Call, Kind, Script, Terms, Wait, Words, compose, keys_of};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -22,17 +22,17 @@ pub struct Acquire<'a> {
 
 impl Acquire<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(13);
-        args.extend(self.terms.args());
-        args.extend(self.attempt.args());
-        let wait = match self.wait {
+        let mut args = Words::with_capacity(9, 128);
+        self.terms.push(self.deaf, &mut args);
+        self.attempt.push(&mut args);
+        args.push_number(self.not_after_millis);
+        args.push(match self.wait {
             Wait::No => "0",
             Wait::Join => "1",
             Wait::Poll => "2",
-        };
-        args.extend([self.not_after_millis.to_string(), wait.to_owned(), flag(self.deaf)]);
+        });
         if self.kind == Kind::ReadWrite {
-            args.push(self.attempt.mode.to_string());
+            args.push(self.attempt.mode.as_str());
         }
         Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
     }
@@ -151,25 +151,8 @@ macro_rules! exclusive {
             1,
             [
                 concat!($kind, "/kind.lua"),
-                "first/clock.lua",
-                "lib/int.lua",
-                "first/take_free.lua",
-                "lib/tail_of.lua",
-                "lib/write_lock.lua",
-                @call,
-                @waiting,
-                "lib/greet_client.lua",
-                @save,
-                @walk,
-                "lib/pass_on.lua",
-                "lib/give.lua",
-                "lib/advance.lua",
-                @join,
-                "lib/find_place.lua",
-                "lib/wait_behind.lua",
-                "lib/enter_again.lua",
-                "lib/take_turn.lua",
-                "lib/acquire.lua",
+                "first/time.lua",
+                @acquire,
                 concat!($kind, "/acquire.v1.lua"),
             ]
         )
@@ -182,33 +165,5 @@ pub(super) static FAIR: Script = exclusive!("fair");
 pub(super) static READ_WRITE: Script = compose!(
     "read_write/acquire",
     1,
-    [
-        "read_write/kind.lua",
-        "first/clock.lua",
-        "lib/int.lua",
-        "lib/tail_of.lua",
-        "lib/write_lock.lua",
-        "first/take_free_shared.lua",
-        @call,
-        @waiting,
-        "lib/greet_client.lua",
-        @save,
-        @walk,
-        "lib/pass_on.lua",
-        "lib/give.lua",
-        @share,
-        "lib/advance_shared.lua",
-        @reads,
-        "lib/next_reads.lua",
-        "lib/is_reading.lua",
-        "lib/others_wait.lua",
-        "lib/refuse_write.lua",
-        "lib/read_again.lua",
-        @join,
-        "lib/find_place.lua",
-        "lib/wait_behind.lua",
-        "lib/enter_again.lua",
-        "lib/share_turn.lua",
-        "read_write/acquire.v1.lua",
-    ]
+    ["read_write/kind.lua", "first/time.lua", @acquire_shared, "read_write/acquire.v1.lua",]
 );

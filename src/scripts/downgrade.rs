@@ -2,7 +2,7 @@
 
 use super::acquire::Granted;
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Script, Terms, compose, shared_keys};
+use super::{Attempt, Call, SHARED, Script, Terms, Words, compose, keys_with, push_ticket};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -21,12 +21,12 @@ pub struct Downgrade<'a> {
 
 impl Downgrade<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(9);
-        args.extend(self.terms.args());
-        args.push(self.write.to_string());
-        let [ticket, owner, lease, _, label] = self.read.args();
-        args.extend([ticket, owner, lease, label]);
-        Call { script: &SCRIPT, keys: shared_keys(self.keys), args }
+        let mut args = Words::with_capacity(7, 192);
+        self.terms.push(false, &mut args);
+        push_ticket(self.write, &mut args);
+        self.read.push_holder(&mut args);
+        args.push(self.read.label.as_deref().unwrap_or_default());
+        Call { script: &SCRIPT, keys: keys_with(self.keys, SHARED), args }
     }
 }
 
@@ -64,6 +64,7 @@ pub(super) static SCRIPT: Script = compose!(
     1,
     [
         "read_write/kind.lua",
+        "first/time.lua",
         "first/clock.lua",
         "lib/int.lua",
         "lib/tail_of.lua",

@@ -1,7 +1,7 @@
 //! `fenced/set` and `fenced/get`: a value that no smaller token overwrites.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Script, compose};
+use super::{Call, Script, Words, compose, keys_with, push_ticket};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -19,8 +19,11 @@ pub struct FencedSet<'a> {
 
 impl FencedSet<'_> {
     pub fn call(&self) -> Call {
-        let args = vec![self.token.to_string(), self.ticket.to_string(), self.value.to_owned()];
-        Call { script: &SET, keys: vec![self.keys.fenced()], args }
+        let mut args = Words::default();
+        args.push_number(self.token);
+        push_ticket(self.ticket, &mut args);
+        args.push(self.value);
+        Call { script: &SET, keys: keys_with(self.keys, &[LockKeys::FENCED]), args }
     }
 }
 
@@ -63,7 +66,7 @@ pub struct FencedGet<'a> {
 
 impl FencedGet<'_> {
     pub fn call(&self) -> Call {
-        Call { script: &GET, keys: vec![self.keys.fenced()], args: Vec::new() }
+        Call { script: &GET, keys: keys_with(self.keys, &[LockKeys::FENCED]), args: Words::default() }
     }
 }
 
@@ -109,8 +112,15 @@ impl FencedGetReply {
 pub(super) static SET: Script = compose!(
     "fenced/set",
     1,
-    ["first/clock.lua", "lib/int.lua", "lib/peek.lua", "lib/client_of.lua", "fenced/set.v1.lua",]
+    [
+        "first/time.lua",
+        "first/clock.lua",
+        "lib/int.lua",
+        "lib/peek.lua",
+        "lib/client_of.lua",
+        "fenced/set.v1.lua",
+    ]
 );
 
 pub(super) static GET: Script =
-    compose!("fenced/get", 1, ["first/clock.lua", "lib/peek.lua", "fenced/get.v1.lua",]);
+    compose!("fenced/get", 1, ["first/time.lua", "first/clock.lua", "lib/peek.lua", "fenced/get.v1.lua",]);

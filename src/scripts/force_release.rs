@@ -1,7 +1,7 @@
 //! `force_release`: takes a lock from its holders, and tells them.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Script, Terms, compose, shared_keys};
+use super::{Call, SHARED, Script, Terms, Words, compose, keys_with};
 use crate::backend::Value;
 use crate::name::LockKeys;
 
@@ -18,12 +18,12 @@ pub struct ForceRelease<'a> {
 
 impl ForceRelease<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(6);
-        args.extend(self.terms.args());
-        args.push(self.token.to_string());
-        args.push(u8::from(self.goes_on).to_string());
-        let mut keys = shared_keys(self.keys);
-        keys.push(self.keys.ended());
+        let mut args = Words::default();
+        self.terms.push(false, &mut args);
+        args.push_number(self.token);
+        args.push_number(self.goes_on.into());
+        let mut keys = keys_with(self.keys, SHARED);
+        keys.push_joined(self.keys.lock(), LockKeys::ENDED);
         Call { script: &SCRIPT, keys, args }
     }
 }
@@ -68,6 +68,7 @@ pub(super) static SCRIPT: Script = compose!(
     "common/force_release",
     1,
     [
+        "first/time.lua",
         "first/clock.lua",
         "lib/int.lua",
         @call,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Kind, Mode, Script, compose, shared_keys};
+use super::{Call, Kind, Mode, SHARED, Script, Words, compose, keys_with};
 use crate::backend::Value;
 use crate::name::LockKeys;
 
@@ -15,7 +15,7 @@ pub struct Inspect<'a> {
 
 impl Inspect<'_> {
     pub fn call(&self) -> Call {
-        Call { script: &SCRIPT, keys: shared_keys(self.keys), args: Vec::new() }
+        Call { script: &SCRIPT, keys: keys_with(self.keys, SHARED), args: Words::default() }
     }
 }
 
@@ -208,6 +208,7 @@ pub(super) static SCRIPT: Script = compose!(
     "common/inspect",
     1,
     [
+        "first/time.lua",
         "first/clock.lua",
         "lib/peek.lua",
         "lib/client_of.lua",

@@ -2,7 +2,7 @@
 
 use super::acquire::Granted;
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, compose, flag, keys_of};
+use super::{Attempt, Call, Kind, Script, Terms, Words, compose, keys_of, push_ticket};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -23,14 +23,14 @@ pub struct Leave<'a> {
 
 impl Leave<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Vec::with_capacity(13);
-        args.extend(self.terms.args());
-        args.extend([self.ticket.text(), flag(self.deaf)]);
+        let mut args = Words::with_capacity(9, 192);
+        self.terms.push(self.deaf, &mut args);
+        push_ticket(self.ticket, &mut args);
         if let Some((attempt, not_after_millis)) = self.next {
-            args.extend(attempt.args());
-            args.push(not_after_millis.to_string());
+            attempt.push(&mut args);
+            args.push_number(not_after_millis);
             if self.kind == Kind::ReadWrite {
-                args.push(attempt.mode.to_string());
+                args.push(attempt.mode.as_str());
             }
         }
         Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
@@ -118,24 +118,8 @@ macro_rules! exclusive {
             1,
             [
                 concat!($kind, "/kind.lua"),
-                "first/clock.lua",
-                "first/free_unwanted.lua",
-                "lib/int.lua",
-                @call,
-                @waiting,
-                "lib/greet_client.lua",
-                @save,
-                "lib/tail_of.lua",
-                "lib/write_lock.lua",
-                @walk,
-                "lib/give.lua",
-                "lib/advance.lua",
-                @join,
-                "lib/drop_hold.lua",
-                "lib/read_next.lua",
-                "lib/others_wait.lua",
-                "lib/hand_over.lua",
-                "lib/leave.lua",
+                "first/time.lua",
+                @leave,
                 concat!($kind, "/leave.v1.lua"),
             ]
         )
@@ -148,29 +132,5 @@ pub(super) static FAIR: Script = exclusive!("fair");
 pub(super) static READ_WRITE: Script = compose!(
     "read_write/leave",
     1,
-    [
-        "read_write/kind.lua",
-        "first/clock.lua",
-        "lib/int.lua",
-        "lib/tail_of.lua",
-        "lib/write_lock.lua",
-        @call,
-        @waiting,
-        "lib/greet_client.lua",
-        @save,
-        @walk,
-        "lib/pass_on.lua",
-        "lib/give.lua",
-        @share,
-        "lib/next_reads.lua",
-        "lib/tell_reads.lua",
-        "lib/advance_shared.lua",
-        @reads,
-        "lib/keep_lock.lua",
-        "lib/others_wait.lua",
-        @join,
-        "lib/read_next.lua",
-        "lib/hand_over.lua",
-        "read_write/leave.v1.lua",
-    ]
+    ["read_write/kind.lua", "first/time.lua", @leave_shared, "read_write/leave.v1.lua",]
 );

@@ -1,7 +1,7 @@
 //! `renew`: lengthens the leases of holds, of many locks in one call.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Call, Script, compose};
+use super::{Call, Script, Words, compose, push_ticket};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -28,12 +28,14 @@ impl Renew<'_> {
 
     pub fn call(&self) -> Call {
         debug_assert!(self.holds.len() <= Self::MOST);
-        let mut keys = Vec::with_capacity(3 * self.holds.len());
-        let mut args = Vec::with_capacity(1 + 2 * self.holds.len());
-        args.push(self.deadline_millis.to_string());
+        let (mut keys, mut args) = (Words::default(), Words::default());
+        args.push_number(self.deadline_millis);
         for hold in self.holds {
-            keys.extend([hold.keys.lock().to_owned(), hold.keys.waiting(), hold.keys.readers()]);
-            args.extend([hold.ticket.to_string(), hold.lease_millis.to_string()]);
+            for suffix in ["", LockKeys::WAITING, LockKeys::READERS] {
+                keys.push_joined(hold.keys.lock(), suffix);
+            }
+            push_ticket(hold.ticket, &mut args);
+            args.push_number(hold.lease_millis);
         }
         Call { script: &SCRIPT, keys, args }
     }
@@ -81,6 +83,7 @@ pub(super) static SCRIPT: Script = compose!(
     "common/renew",
     1,
     [
+        "first/time.lua",
         "first/clock.lua",
         "lib/int.lua",
         "lib/bounded.lua",

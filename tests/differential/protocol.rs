@@ -126,7 +126,12 @@ impl Protocol {
                 (now / 1000 + 2000 - dice.below(3000) as u64).to_string()
             }
             "ms" => dice.pick(&["30000", "30000", "20000", "60000", "3600000", "86400000"]).to_owned(),
-            "01" if slot.note.contains("sharded") && !facts.has_sharded_channels() => "0".to_owned(),
+            "terms" => {
+                let millis = ["30000", "20000", "60000", "3600000"];
+                let sharded = if facts.has_sharded_channels() { dice.below(2) } else { 0 };
+                let (claim, deadline) = (dice.pick(&millis), dice.pick(&millis));
+                format!("{claim} {deadline} {sharded} {} {}", dice.below(2), dice.below(2))
+            }
             "01" => dice.below(2).to_string(),
             "012" => dice.below(3).to_string(),
             "count" => dice.pick(&["1", "2", "64", "0"]).to_owned(),

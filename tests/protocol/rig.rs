@@ -14,6 +14,12 @@ pub const CLAIM: u64 = 3_000;
 pub const DEADLINE: u64 = 10_000;
 pub const DAY: i64 = 24 * 60 * 60 * 1_000;
 
+/// Replaces one argument of a call.
+pub fn set_arg(call: &mut Call, at: usize, value: &str) {
+    let args = call.args.iter().enumerate();
+    call.args = args.map(|(here, arg)| if here == at { value } else { arg }).collect();
+}
+
 /// A lock, its server, and a connection from which all calls are made.
 pub struct Rig {
     pub server: Server,
@@ -55,7 +61,7 @@ impl Rig {
     pub fn run(&mut self, call: &Call) -> Reply {
         let count = call.keys.len().to_string();
         let mut words = vec!["EVAL", call.script.text, &count];
-        words.extend(call.keys.iter().chain(&call.args).map(String::as_str));
+        words.extend(call.keys.iter().chain(call.args.iter()));
         self.wire.call(&words)
     }
 

@@ -85,9 +85,9 @@ impl Audit {
 
     /// Checks a reply.
     pub fn ran(&mut self, run: &Run<'_>) -> Option<Finding> {
-        let lock = run.call.keys.first().cloned().unwrap_or_default();
+        let lock = run.call.keys.get(0).unwrap_or_default().to_owned();
         for key in run.call.keys.iter().filter(|key| key.ends_with('}')) {
-            self.called.insert((key.clone(), run.client), run.at);
+            self.called.insert((key.to_owned(), run.client), run.at);
         }
         let finding = match run.call.script.name {
             "reentrant/acquire" | "fair/acquire" | "read_write/acquire" => self.acquired(run, lock),
@@ -100,7 +100,7 @@ impl Audit {
 
     fn acquired(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
         let Timed { reply, .. } = AcquireReply::decode(run.reply).ok()?;
-        let ticket = Ticket::parse(&run.call.args[4])?;
+        let ticket = Ticket::parse(&run.call.args[1])?;
         let late = run.at > run.stale_after && !self.clock_moved;
         if reply == AcquireReply::Stale {
             return Some(None);
@@ -134,9 +134,9 @@ impl Audit {
     /// A client has sent this.
     pub fn sent(&mut self, client: usize, id: u64, call: &Call) {
         if call.script.name.ends_with("/leave")
-            && let Some(ticket) = Ticket::parse(&call.args[4])
+            && let Some(ticket) = Ticket::parse(&call.args[1])
         {
-            let key = (call.keys[0].clone(), ticket);
+            let key = (call.keys[0].to_owned(), ticket);
             self.queued.remove(&key);
             self.leaving.insert((client, id), key.clone());
             self.departed.insert(key);
@@ -154,7 +154,7 @@ impl Audit {
     fn left(&mut self, run: &Run<'_>, lock: String) -> Option<Option<Finding>> {
         let Timed { reply, .. } = LeaveReply::decode(run.reply).ok()?;
         let args = &run.call.args;
-        if let Some(next) = args.get(6)
+        if let Some(next) = args.get(2)
             && let LeaveReply::Freed { next: Next::Queued { .. }, .. } = reply
         {
             self.queued.insert((lock, Ticket::parse(next)?), run.at);
@@ -178,7 +178,7 @@ impl Audit {
             let key = (lock.to_owned(), ticket, held.token);
             if let Some(&index) = self.by_ticket.get(&key) {
                 let grant = &mut self.grants[index];
-                let is_own = run.call.args.contains(&ticket.to_string());
+                let is_own = names(run.call, ticket);
                 // One that has ended, or was left, may be granted again: a version does not tell two grants apart.
                 let was_left = self.departed.contains(&(key.0, ticket));
                 let lives =
@@ -198,7 +198,7 @@ impl Audit {
             let of_ticket = |token| (lock.to_owned(), ticket, token);
             let goes_on =
                 held.mode == "read" && self.by_ticket.range(of_ticket(0)..=of_ticket(u64::MAX)).any(goes_on);
-            if !goes_on && !run.call.args.contains(&ticket.to_string()) {
+            if !goes_on && !names(run.call, ticket) {
                 finding = finding.or(self.claimed((lock.to_owned(), ticket.client), run.at, ends));
             }
             let (at, token, block, lock) = (run.at, held.token, held.block, lock.to_owned());
@@ -269,4 +269,10 @@ impl Audit {
     pub fn still_waits(&self, lock: &str, ticket: Ticket, since: Nanos) -> bool {
         self.queued.get(&(lock.to_owned(), ticket)).is_some_and(|&at| at < since)
     }
+}
+
+/// Whether a call is about this ticket.
+fn names(call: &Call, ticket: Ticket) -> bool {
+    let ticket = ticket.to_string();
+    call.args.iter().any(|arg| arg == ticket)
 }

@@ -172,7 +172,7 @@ impl World {
             return None;
         }
         let mut finding = None;
-        let locks: Vec<&String> = run.call.keys.iter().filter(|key| key.ends_with('}')).collect();
+        let locks: Vec<&str> = run.call.keys.iter().filter(|key| key.ends_with('}')).collect();
         for lock in locks {
             let held = self.server.held(lock);
             finding = finding.or(self.audit.looked(run, lock, held));
@@ -335,7 +335,7 @@ impl World {
 /// A request in few words.
 fn shown(request: &Request) -> String {
     let mut text = request.call.script.name.to_owned();
-    for arg in &request.call.args {
+    for arg in request.call.args.iter() {
         text.push(' ');
         text.push_str(arg);
     }

@@ -84,15 +84,17 @@ impl Choice {
         }
         let (args, said) = (&run.call.args, first_word(run.reply));
         let mut queue = before.queue.clone();
-        let ticket = args.get(4).and_then(|text| Ticket::parse(text));
+        let ticket = args.get(1).and_then(Ticket::parse);
+        let terms: Vec<&str> = args.get(0)?.split(' ').collect();
+        let [_, _, _, counted, deaf] = terms[..] else { return None };
         let operation = run.call.script.name.rsplit('/').next()?;
         let (own, deaf) = match operation {
-            "acquire" if said != "stale" => (ticket, args.get(11)),
+            "acquire" if said != "stale" => (ticket, Some(deaf)),
             "leave" => {
                 queue.entries.remove(&ticket?);
                 // Only the answer to a release says what became of the next ticket.
-                let next = args.get(6).filter(|_| said == "freed");
-                (next.and_then(|text| Ticket::parse(text)), args.get(5))
+                let next = args.get(2).filter(|_| said == "freed");
+                (next.and_then(Ticket::parse), Some(deaf))
             }
             "force_release" if said == "released" => (None, None),
             _ => return None,
@@ -103,8 +105,7 @@ impl Choice {
         {
             (client.deadline, client.deaf) = (u64::MAX, deaf == "1");
         }
-        let counted = args.get(3).is_some_and(|counted| counted == "1");
-        Some(Self { queue, own, joins: operation == "leave", counted, limit })
+        Some(Self { queue, own, joins: operation == "leave", counted: counted == "1", limit })
     }
 
     /// What is wrong with the lock's having gone to this ticket, or to nobody.
@@ -145,7 +146,7 @@ pub fn may_choose(call: &Call, held: &Held, now: Nanos) -> bool {
     let leaves = |ticket: Ticket| held.holds.iter().any(|&(holder, _)| holder == ticket);
     match call.script.name.rsplit('/').next() {
         Some("force_release") => true,
-        Some("leave") if call.args.get(4).and_then(|text| Ticket::parse(text)).is_some_and(leaves) => true,
+        Some("leave") if call.args.get(1).and_then(Ticket::parse).is_some_and(leaves) => true,
         _ => held.holds.iter().all(|&(_, ends)| ends <= now),
     }
 }

@@ -47,8 +47,7 @@ pub fn setup(url: impl Into<String>) -> Setup {
 }
 
 pub fn call(script: &'static Script, keys: &[&str], args: &[&str]) -> Call {
-    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-    Call { script, keys: owned(keys), args: owned(args) }
+    Call { script, keys: keys.iter().copied().collect(), args: args.iter().copied().collect() }
 }
 
 /// A back end that is up, and its first [`Up`].

@@ -11,6 +11,7 @@ use super::keyspace::Problem;
 use super::words::Words;
 use super::{number, sha1};
 use crate::backend::Value;
+use crate::scripts;
 use crate::sync::{Arc, Mutex, lock};
 
 /// What single commands and scripts share.
@@ -66,7 +67,7 @@ impl Sandbox {
     pub fn run_foreign(&self, script: &Function, sha: &str, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
         let limited = self.lua.set_memory_limit(MEMORY_LIMIT).and_then(|_| watch(&self.lua));
         let reply = match limited {
-            Ok(()) => self.run(script, sha, keys, args),
+            Ok(()) => self.run(script, sha, &keys, &args),
             Err(error) => Err(format!("ERR {error}").into()),
         };
         self.lua.remove_global_hook();
@@ -76,9 +77,9 @@ impl Sandbox {
     }
 
     /// Runs a compiled script whose SHA-1 is `sha`.
-    pub fn run<W: Word>(&self, script: &Function, sha: &str, keys: &[W], args: &[W]) -> Reply {
-        let outcome = W::list(&self.lua, keys)
-            .and_then(|keys| Ok((keys, W::list(&self.lua, args)?)))
+    pub fn run(&self, script: &Function, sha: &str, keys: &impl Texts, args: &impl Texts) -> Reply {
+        let outcome = (keys.list(&self.lua))
+            .and_then(|keys| Ok((keys, args.list(&self.lua)?)))
             .and_then(|(keys, args)| self.run.call::<(bool, LuaValue)>((script, keys, args)));
         match outcome {
             Ok((true, value)) => self.replies.read(&value),
@@ -102,19 +103,19 @@ fn watch(lua: &Lua) -> mlua::Result<()> {
 }
 
 /// What `KEYS` and `ARGV` are made of.
-pub(super) trait Word: Sized {
-    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table>;
+pub(super) trait Texts {
+    fn list(&self, lua: &Lua) -> mlua::Result<Table>;
 }
 
-impl Word for String {
-    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table> {
-        lua.create_sequence_from(words.iter().map(String::as_str))
+impl Texts for scripts::Words {
+    fn list(&self, lua: &Lua) -> mlua::Result<Table> {
+        lua.create_sequence_from(self.iter())
     }
 }
 
-impl Word for &[u8] {
-    fn list(lua: &Lua, words: &[Self]) -> mlua::Result<Table> {
-        let words = words.iter().map(|word| lua.create_string(word));
+impl Texts for &[&[u8]] {
+    fn list(&self, lua: &Lua) -> mlua::Result<Table> {
+        let words = self.iter().map(|word| lua.create_string(word));
         lua.create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)
     }
 }

@@ -12,7 +12,7 @@ use super::sandbox::{Sandbox, Shared};
 use super::sha1;
 use super::words::Words;
 use crate::backend::Value;
-use crate::scripts::Script;
+use crate::scripts::{self, Script};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A script of this library, compiled.
@@ -54,7 +54,12 @@ impl Scripting {
         Ok(())
     }
 
-    pub fn run_shipped(&mut self, script: &'static Script, keys: &[String], args: &[String]) -> Reply {
+    pub fn run_shipped(
+        &mut self,
+        script: &'static Script,
+        keys: &scripts::Words,
+        args: &scripts::Words,
+    ) -> Reply {
         let address = std::ptr::from_ref(script).addr();
         self.begin();
         match self.shipped.get(&address) {

@@ -22,15 +22,17 @@ use tokio::sync::watch;
 use crate::backend::{Answer, Epoch, EventReceiver, Failure, Pending, Value, events};
 use crate::clock::Clock;
 use crate::error::ConnectError;
-use crate::scripts::{Call, Script};
+use crate::scripts::{Call, Script, Words};
 use crate::sync::{Arc, Mutex, lock};
 
 use super::Setup;
-use super::wire::{Dialer, Wire, Words};
+use super::wire::{Dialer, Wire};
+use gather::Gather;
 use supervisor::Supervisor;
 
 mod backoff;
 mod call;
+mod gather;
 mod handshake;
 mod preflight;
 mod pulse;
@@ -50,6 +52,7 @@ pub struct Link {
 struct Shared {
     clock: Clock,
     scripts: Vec<Known>,
+    gather: Gather,
     ready: Mutex<Option<Arc<Ready>>>,
     epoch: AtomicU64,
     warned_of_texts: AtomicBool,
@@ -86,8 +89,11 @@ impl Link {
         supervisor.first().await?;
         let (closing, close) = watch::channel(false);
         let (alive, done) = watch::channel(());
+        let gathering = tokio::spawn(gather::run(shared.clone()));
         tokio::spawn(async move {
             supervisor.run_until(close).await;
+            gathering.abort();
+            let _ = gathering.await;
             drop(alive);
         });
         Ok((Self { shared, closing: Arc::new(closing), done }, receiver))
@@ -95,7 +101,7 @@ impl Link {
 
     pub fn call(&self, call: Call, timeout: Duration) -> Pending<Answer> {
         let shared = self.shared.clone();
-        Box::pin(async move { call::call(&shared, call, timeout).await })
+        Box::pin(async move { gather::call(&shared, call, timeout).await })
     }
 
     pub fn ping(&self, timeout: Duration) -> Pending<Result<Duration, Failure>> {
@@ -124,6 +130,7 @@ impl Shared {
         Self {
             clock,
             scripts: scripts.iter().map(known).collect(),
+            gather: Gather::default(),
             ready: Mutex::new(None),
             epoch: AtomicU64::new(0),
             warned_of_texts: AtomicBool::new(false),

@@ -1,5 +1,7 @@
 //! Where a key lives.
 
+use crate::scripts::Words;
+
 use super::link::Link;
 
 /// The deployment: so far one server, which has every key.
@@ -14,7 +16,7 @@ impl Topology {
     }
 
     /// The server that has all keys of a call.
-    pub fn home(&self, _keys: &[String]) -> &Link {
+    pub fn home(&self, _keys: &Words) -> &Link {
         &self.server
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::backend::{Failure, ServerError, Value};
 use crate::config::Tls;
 use crate::error::ConnectError;
+use crate::scripts::Words;
 
 use super::address::Address;
 
@@ -46,40 +47,6 @@ pub enum NoWire {
     Untrusted(String),
     /// The server answered with an error.
     Refused(ServerError),
-}
-
-/// The words of a command behind its name, end to end in one text: a script call has about twenty, and one by one each
-/// would be allocated on both sides of the seam.
-#[derive(Clone, Debug, Default)]
-pub struct Words {
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Words {
-    /// Room for so many words of so many bytes together.
-    pub fn with_capacity(words: usize, bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), ends: Vec::with_capacity(words) }
-    }
-
-    pub fn push(&mut self, word: &str) {
-        self.text.push_str(word);
-        self.ends.push(self.text.len());
-    }
-}
-
-impl<'a> Extend<&'a str> for Words {
-    fn extend<I: IntoIterator<Item = &'a str>>(&mut self, words: I) {
-        words.into_iter().for_each(|word| self.push(word));
-    }
-}
-
-impl<const N: usize> From<[&str; N]> for Words {
-    fn from(words: [&str; N]) -> Self {
-        let mut all = Self::default();
-        all.extend(words);
-        all
-    }
 }
 
 impl Dialer {

@@ -2,24 +2,30 @@
 //! no script by hash, by text. All of that is invisible above.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::backend::fault::is_unknown_command;
-use crate::backend::redis::wire::Words;
 use crate::backend::{Answer, Failure, ServerError, Value};
 use crate::clock::Moment;
-use crate::scripts::{Call, Script};
+use crate::scripts::{Call, Script, Words};
 
 use super::{Ready, Shared};
 
-/// Sends `call` on the wire that is there now.
-pub async fn call(shared: &Shared, call: Call, timeout: Duration) -> Answer {
+/// What becomes of a call whose script the server did not know, once it was told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Resend {
+    AfterNoscript,
+    /// It ends as [`Failure::Deferred`].
+    Never,
+}
+
+/// Sends `call` on the wire that is there now, and ends by `deadline`.
+pub async fn call(shared: &Shared, call: &Call, deadline: Moment, resend: Resend) -> Answer {
     let began = shared.clock.now();
     let Some(ready) = shared.ready() else {
         let epoch = shared.epoch.load(Ordering::Relaxed);
         return Answer { outcome: Err(Failure::NotSent), sent: began, received: began, epoch };
     };
-    let sending = Sending { shared, ready: &ready, call: &call, deadline: began.plus(timeout) };
+    let sending = Sending { shared, ready: &ready, call, deadline, resend };
     let (sent, outcome) = sending.run().await;
     Answer { outcome, sent, received: shared.clock.now(), epoch: ready.epoch }
 }
@@ -29,6 +35,7 @@ struct Sending<'a> {
     ready: &'a Ready,
     call: &'a Call,
     deadline: Moment,
+    resend: Resend,
 }
 
 type Sent = (Moment, Result<Value, Failure>);
@@ -51,6 +58,7 @@ impl Sending<'_> {
     async fn told(&self) -> Sent {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
+            Ok(_) if self.resend == Resend::Never => (sent, Err(Failure::Deferred)),
             Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
@@ -63,6 +71,9 @@ impl Sending<'_> {
     async fn denied(&self, error: &ServerError) -> Sent {
         self.ready.by_text.store(true, Ordering::Relaxed);
         warn_of_texts(self.shared, error);
+        if self.resend == Resend::Never {
+            return (self.shared.clock.now(), Err(Failure::Deferred));
+        }
         self.by_text().await
     }
 
@@ -72,12 +83,12 @@ impl Sending<'_> {
 
     async fn send(&self, name: &'static str, script: &str) -> Sent {
         let Call { keys, args, .. } = self.call;
-        let texts = || keys.iter().chain(args).map(String::as_str);
-        let count = keys.len().to_string();
-        let bytes = script.len() + count.len() + texts().map(str::len).sum::<usize>();
+        let bytes = script.len() + 4 + keys.bytes() + args.bytes();
         let mut words = Words::with_capacity(2 + keys.len() + args.len(), bytes);
-        words.extend([script, &count]);
-        words.extend(texts());
+        words.push(script);
+        words.push_number(keys.len() as u64);
+        words.append(keys, 0);
+        words.append(args, 0);
         self.attempt(name, words).await
     }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use crate::backend::fault::{Verdict, judge};
-use crate::backend::redis::wire::{NoWire, Wire, Words};
+use crate::backend::redis::wire::{NoWire, Wire};
 use crate::backend::{Failure, ServerError, Value};
 use crate::config::Config;
 use crate::error::{ConnectError, Fault};
+use crate::scripts::Words;
 use crate::sync::Arc;
 
 use super::call::{is_denied, load_words, warn_of_texts};
@@ -55,7 +56,7 @@ impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Server(error) => error.into(),
-            Failure::NotSent => Self::Later("the connection was lost".into()),
+            Failure::NotSent | Failure::Deferred => Self::Later("the connection was lost".into()),
             Failure::Unknown(detail) => Self::Later(detail),
         }
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 
-use crate::backend::redis::wire::Words;
 use crate::backend::{Failure, Value};
 use crate::error::Fault;
+use crate::scripts::Words;
 
 use super::Shared;
 use super::handshake::{Fresh, Trouble};

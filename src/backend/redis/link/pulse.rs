@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::backend::Failure;
-use crate::backend::redis::wire::{Wire, Words};
+use crate::backend::redis::wire::Wire;
 use crate::clock::Clock;
+use crate::scripts::Words;
 
 /// So many `PING`s in a row may stay unanswered.
 const MISSES: u32 = 3;

@@ -36,8 +36,9 @@ use crate::backend::redis::address::{Address, Place};
 use crate::backend::{Failure, ServerError, Value};
 use crate::config::Tls;
 use crate::error::ConnectError;
+use crate::scripts::Words;
 
-use super::{Heard, NoWire, Words, server_error};
+use super::{Heard, NoWire, server_error};
 
 /// Messages that wait for a reader that is slow; beyond it the reader hears that it lags. fred's default is 32.
 const MESSAGE_CAPACITY: usize = 8_192;
@@ -253,7 +254,8 @@ fn options(limit: Duration) -> Options {
     Options { max_attempts: Some(1), fail_fast: true, timeout: Some(limit), ..Options::default() }
 }
 
-fn values(Words { text, ends }: Words) -> Vec<FredValue> {
+fn values(words: Words) -> Vec<FredValue> {
+    let (text, ends) = words.into_parts();
     let (text, mut start) = (Bytes::from(text), 0);
     let value = |end| FredValue::Bytes(text.slice(std::mem::replace(&mut start, end)..end));
     ends.into_iter().map(value).collect()

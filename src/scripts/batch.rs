@@ -1,0 +1,125 @@
+//! `batch`: several calls of [`Acquire`](super::Acquire) and [`Leave`](super::Leave) in one script call. To send a call
+//! and to hear its answer costs a client and a server more than the usual call itself.
+
+use super::{Call, Script, Words, acquire, compose, leave};
+use crate::backend::{Failure, Value};
+
+/// How long a batch may take before it begins with no other call: what takes long (a queue of clients that cannot be
+/// reached) is not to come after much else, since a server does nothing beside a script.
+pub const MICROS: u64 = 500;
+/// How many calls go out in one.
+pub const MOST: usize = 16;
+
+impl Script {
+    /// The batch that can carry out its calls, and what they are called there; `None` where they go alone.
+    fn batch(&self) -> Option<(&'static Script, &'static str)> {
+        let is = |other: &Script| std::ptr::eq(self, other);
+        [
+            (&REENTRANT, &acquire::REENTRANT, &leave::REENTRANT),
+            (&FAIR, &acquire::FAIR, &leave::FAIR),
+            (&READ_WRITE, &acquire::READ_WRITE, &leave::READ_WRITE),
+        ]
+        .into_iter()
+        .find_map(|(batch, acquire, leave)| match () {
+            () if is(acquire) => Some((batch, "acquire")),
+            () if is(leave) => Some((batch, "leave")),
+            () => None,
+        })
+    }
+}
+
+impl Call {
+    /// Whether it can go out with others.
+    pub fn is_batched(&self) -> bool {
+        self.script.batch().is_some()
+    }
+
+    /// Whether the two can go out together.
+    pub fn goes_with(&self, other: &Self) -> bool {
+        let batch = |call: &Self| call.script.batch().map(|(batch, _)| batch);
+        batch(self).zip(batch(other)).is_some_and(|(mine, its)| std::ptr::eq(mine, its))
+            && self.args[0] == other.args[0]
+    }
+}
+
+/// The call that carries out all of these, which go with each other.
+///
+/// # Panics
+/// Where there is none, or one that goes alone.
+pub fn batch(calls: &[Call], micros: u64) -> Call {
+    let (script, _) = calls[0].script.batch().expect("it goes with others");
+    let (mut keys, mut args) = (Words::default(), Words::default());
+    args.push(&calls[0].args[0]);
+    args.push_number(micros);
+    for call in calls {
+        keys.append(&call.keys, 0);
+        let (_, operation) = call.script.batch().expect("it goes with others");
+        args.push(operation);
+        args.push_number(call.args.len() as u64 - 1);
+        args.append(&call.args, 1);
+    }
+    Call { script, keys, args }
+}
+
+/// The outcome of each of `count` calls that went out together, and whether one of them ended by an error. Those and
+/// the ones that were not carried out are [`Failure::Deferred`].
+pub fn outcomes(reply: Value, count: usize) -> (Vec<Result<Value, Failure>>, bool) {
+    let Value::Array(replies) = reply else { return (vec![Err(Failure::Deferred); count], true) };
+    let mut has_failed = replies.len() > count;
+    let mut outcomes: Vec<_> = replies
+        .into_iter()
+        .map(|reply| match reply {
+            Value::Array(_) => Ok(reply),
+            _ => {
+                has_failed = true;
+                Err(Failure::Deferred)
+            }
+        })
+        .collect();
+    outcomes.resize(count, Err(Failure::Deferred));
+    (outcomes, has_failed)
+}
+
+/// The kinds that exclude everybody else differ by their name alone.
+macro_rules! exclusive {
+    ($kind:literal) => {
+        compose!(
+            concat!($kind, "/batch"),
+            1,
+            [
+                concat!($kind, "/kind.lua"),
+                "batch/acquire.lua",
+                @acquire,
+                concat!($kind, "/acquire.v1.lua"),
+                "batch/end.lua",
+                "batch/leave.lua",
+                @leave,
+                concat!($kind, "/leave.v1.lua"),
+                "batch/end.lua",
+                "lib/run_batch.lua",
+                concat!($kind, "/batch.v1.lua"),
+            ]
+        )
+    };
+}
+
+pub(super) static REENTRANT: Script = exclusive!("reentrant");
+pub(super) static FAIR: Script = exclusive!("fair");
+
+pub(super) static READ_WRITE: Script = compose!(
+    "read_write/batch",
+    1,
+    [
+        "read_write/kind.lua",
+        "batch/acquire.lua",
+        @acquire_shared,
+        "read_write/acquire.v1.lua",
+        "batch/end.lua",
+        "batch/leave.lua",
+        @leave_shared,
+        "read_write/leave.v1.lua",
+        "batch/end.lua",
+        "lib/run_batch.lua",
+        "read_write/batch.v1.lua",
+    ]
+);
