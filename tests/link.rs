@@ -9,6 +9,7 @@ use crate::support::server::Server;
 use crate::support::time::eventually;
 
 mod end;
+mod gather;
 mod loss;
 mod refusal;
 mod service;

@@ -1,6 +1,7 @@
 //! The scripts themselves against a real server, called and read through the library's own types: every rule of the
 //! protocol that can be seen from outside.
 
+mod batch;
 mod denied;
 mod fenced;
 mod handover;

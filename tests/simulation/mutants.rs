@@ -121,10 +121,10 @@ pub static ALL: [Mutation; 21] = [
         number: 2,
         rule: "a leaving is bound to its ticket, not to who sent it",
         broken: Broken::InScripts(Rewrite::new(&[(
-            "  greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
+            "  greet_client(call, waiting, ticket)\n",
             "  for _, held in ipairs(lock.tickets) do\n    \
              if client_of(held) == client_of(ticket) then ticket = held end\n  end\n  \
-             greet_client(call, waiting, ticket, ARGV[6] == '1')\n",
+             greet_client(call, waiting, ticket)\n",
         )])),
         mix: "late",
         within: 400,

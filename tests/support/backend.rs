@@ -64,8 +64,13 @@ impl Client {
     }
 
     pub async fn try_connect(setup: Setup) -> Result<Self, ConnectError> {
+        Self::connect_with(setup, SCRIPTS).await
+    }
+
+    /// A client that knows these scripts.
+    pub async fn connect_with(setup: Setup, scripts: &[&'static Script]) -> Result<Self, ConnectError> {
         let channel = setup.config.namespace.wake_channel(setup.client);
-        let (backend, mut events) = redis::connect_with(setup, SCRIPTS).await?;
+        let (backend, mut events) = redis::connect_with(setup, scripts).await?;
         let Some(Event::Up(up)) = soon("the first event", events.next()).await else {
             panic!("the first event is not the Up")
         };

@@ -1,0 +1,278 @@
+//! Calls that are ready together: which of them go out together, in which order, and what becomes of them.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use lockwright::Client as Locks;
+use lockwright::LockError;
+use lockwright::internals::backend::{Answer, Failure, Pending};
+use lockwright::internals::name::{LockKeys, Namespace};
+use lockwright::internals::scripts::*;
+use lockwright::internals::ticket::{Ticket, Tickets};
+
+use super::*;
+use crate::protocol::rig::set_arg;
+use crate::support::backend::{Client, LONG, setup};
+
+/// Calls of one client on locks of a kind.
+struct Caller {
+    client: Client,
+    tickets: Tickets,
+    kind: Kind,
+    now: u64,
+}
+
+impl Caller {
+    async fn new(server: &Server, kind: Kind) -> Self {
+        let setup = setup(server.socket_url());
+        let tickets = Tickets::new(setup.client);
+        let every: Vec<_> = every().collect();
+        let client = Client::connect_with(setup, &every).await.expect("the server takes us");
+        let now = client.up.server_millis;
+        Self { client, tickets, kind, now }
+    }
+
+    fn terms() -> Terms {
+        Terms { claim_millis: 3_000, deadline_millis: 10_000, sharded: false, counted: true }
+    }
+
+    fn acquire(&self, name: &str) -> (Ticket, Call) {
+        let keys = LockKeys::new(&Namespace::default(), name).unwrap();
+        let (ticket, mode) = (self.tickets.next(), Mode::Exclusive);
+        let attempt = Attempt { ticket, mode, owner: None, lease_millis: 30_000, block: 1, label: None };
+        let (kind, wait, not_after_millis) = (self.kind, Wait::Join, self.now + 60_000);
+        let terms = Self::terms();
+        let call =
+            Acquire { keys: &keys, kind, attempt: &attempt, wait, not_after_millis, deaf: false, terms }
+                .call();
+        (ticket, call)
+    }
+
+    fn leave(&self, name: &str, ticket: Ticket) -> Call {
+        let keys = LockKeys::new(&Namespace::default(), name).unwrap();
+        Leave { keys: &keys, kind: self.kind, ticket, next: None, deaf: false, terms: Self::terms() }.call()
+    }
+
+    fn send(&self, call: Call) -> Pending<Answer> {
+        self.client.backend.call(call, LONG)
+    }
+}
+
+fn granted(answer: &Answer) -> bool {
+    let reply = AcquireReply::decode(answer.outcome.as_ref().expect("it was carried out"));
+    matches!(reply.expect("it is a reply").reply, AcquireReply::Granted(_))
+}
+
+/// Has the task that sends, and all that follow from it, run.
+async fn breathe() {
+    for _ in 0..16 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_ready_together_are_one_script_call() {
+    let server = Server::start();
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let caller = Caller::new(&server, kind).await;
+        let before = server.script_calls();
+        let calls =
+            (0..1 + 4 * BATCH_MOST).map(|number| caller.send(caller.acquire(&format!("{kind} {number}")).1));
+        let answers = join_all(calls).await;
+        assert!(answers.iter().all(|answer| matches!(&answer.outcome, Ok(_) | Err(Failure::Deferred))));
+        // The first finds none under way, and a batch that has taken long is not carried through.
+        let carried = answers.iter().filter(|answer| answer.outcome.is_ok()).count();
+        assert!(granted(&answers[0]) && carried > BATCH_MOST, "{carried} of {}", answers.len());
+        assert_eq!(server.script_calls() - before, 5);
+        for answer in answers {
+            assert!(answer.sent <= answer.received && answer.epoch == caller.client.up.epoch);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_call_after_another_goes_out_alone_and_at_once() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    let before = server.script_calls();
+    for number in 0..20 {
+        assert!(granted(&caller.send(caller.acquire(&number.to_string()).1).await));
+    }
+    assert_eq!(server.script_calls() - before, 20);
+}
+
+/// Fails where calls of one lock go together: what a batch leaves undone is sent again behind the next ones.
+#[tokio::test]
+async fn those_who_wait_for_one_lock_queue_as_they_came() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Fair).await;
+    let mut sequences: Vec<Vec<u64>> = vec![Vec::new(); 3];
+    let calls = (0..600).map(|number| {
+        let lock = number % 3;
+        let call = caller.send(caller.acquire(&format!("hot {lock}")).1);
+        let other = caller.send(caller.acquire(&format!("cold {number}")).1);
+        async move {
+            let (answer, _) = futures_util::join!(call, other);
+            (lock, answer)
+        }
+    });
+    for (lock, answer) in join_all(calls).await {
+        let reply = AcquireReply::decode(&answer.outcome.expect("it goes alone")).unwrap().reply;
+        match reply {
+            AcquireReply::Queued(queued) => sequences[lock].push(queued.sequence),
+            AcquireReply::Granted(_) => assert!(sequences[lock].is_empty(), "a later one has it"),
+            other => panic!("{other:?}"),
+        }
+    }
+    for of_lock in sequences {
+        assert_eq!(of_lock.len(), 199);
+        assert!(of_lock.is_sorted(), "{of_lock:?}");
+    }
+}
+
+/// Fails where a leaving overtakes the asking for its ticket, which a batch may have left undone: asked again, it would
+/// bring a hold that nobody knows of.
+#[tokio::test]
+async fn a_call_on_a_lock_of_a_batch_under_way_comes_behind_it() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    server.signal("STOP");
+    let [(_, first), (ticket, one), (_, two)] = ["first", "one", "two"].map(|name| caller.acquire(name));
+    let mut waiting = FuturesUnordered::new();
+    for (name, call) in [("first", first), ("one", one), ("two", two), ("leave", caller.leave("one", ticket))]
+    {
+        if name == "leave" {
+            // The batch of the two is under way.
+            tokio::spawn(breathe()).await.expect("no panic");
+        }
+        let mut call = caller.send(call);
+        assert!(futures_util::FutureExt::now_or_never(&mut call).is_none());
+        waiting.push(async move { (name, call.await) });
+    }
+    breathe().await;
+    server.signal("CONT");
+    let mut order = Vec::new();
+    while let Some((name, answer)) = waiting.next().await {
+        assert_eq!(answer.outcome == Err(Failure::Deferred), name == "leave", "{name}: {answer:?}");
+        order.push(name);
+    }
+    assert_eq!(order.len(), 4);
+    let mut outside = server.connection();
+    assert_eq!(outside.ok(&["EXISTS", "lw:{one}", "lw:{two}"]).int(), 2, "the leaving was not sent");
+    let left = caller.send(caller.leave("one", ticket)).await.outcome.expect("it is sent now");
+    assert!(matches!(LeaveReply::decode(&left).unwrap().reply, LeaveReply::Freed { .. }));
+}
+
+/// Fails where calls go on together although one of them ends by an error: nobody would ever hear it.
+#[tokio::test]
+async fn a_call_that_fails_is_told_why_when_it_is_sent_again() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    let broken = || {
+        let (_, mut call) = caller.acquire("broken");
+        set_arg(&mut call, 3, "long");
+        caller.send(call)
+    };
+    let sound = |name: &str| caller.send(caller.acquire(name).1);
+    let answers = join_all([sound("a"), sound("b"), broken(), sound("c")]).await;
+    assert_eq!(answers[2].outcome, Err(Failure::Deferred));
+    for at in [0, 1, 3] {
+        assert!(granted(&answers[at]));
+    }
+    let answers = join_all([sound("d"), sound("e"), broken(), sound("f")]).await;
+    assert!(matches!(&answers[2].outcome, Err(Failure::Server(error)) if error.text.contains("user_script")));
+    for at in [0, 1, 3] {
+        assert!(granted(&answers[at]));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_batch_is_told_it() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    server.connection().ok(&["SCRIPT", "FLUSH"]);
+    let send = |names: [&str; 3]| join_all(names.map(|name| caller.send(caller.acquire(name).1)));
+    let answers = send(["a", "b", "c"]).await;
+    assert!(granted(&answers[0]), "it goes alone");
+    // They are not sent again by the connection: meanwhile they may be unwanted.
+    assert_eq!(answers[1].outcome, Err(Failure::Deferred));
+    assert_eq!(answers[2].outcome, Err(Failure::Deferred));
+    assert!(send(["d", "e", "f"]).await.iter().all(granted));
+}
+
+#[tokio::test]
+async fn what_is_under_way_when_the_connection_is_lost_is_unknown() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    server.signal("STOP");
+    let short = Duration::from_millis(200);
+    let calls: Vec<_> =
+        ["a", "b", "c", "d"].map(|name| caller.client.backend.call(caller.acquire(name).1, short)).into();
+    for answer in join_all(calls).await {
+        assert!(matches!(answer.outcome, Err(Failure::Unknown(_))), "{answer:?}");
+    }
+    server.signal("CONT");
+}
+
+#[tokio::test]
+async fn what_waits_when_the_connection_is_closed_ends() {
+    let server = Server::start();
+    let caller = Caller::new(&server, Kind::Reentrant).await;
+    server.signal("STOP");
+    let mut calls: Vec<_> = ["a", "b", "c"].map(|name| caller.send(caller.acquire(name).1)).into();
+    for call in &mut calls {
+        assert!(futures_util::FutureExt::now_or_never(call).is_none());
+    }
+    caller.client.backend.close().await;
+    for answer in join_all(calls).await {
+        assert!(matches!(answer.outcome, Err(Failure::Unknown(_) | Failure::Deferred)), "{answer:?}");
+    }
+    let late = join_all(["d", "e"].map(|name| caller.send(caller.acquire(name).1))).await;
+    assert!(late.iter().all(|answer| answer.outcome == Err(Failure::NotSent)), "{late:?}");
+    server.signal("CONT");
+}
+
+#[tokio::test]
+async fn where_scripts_are_sent_as_texts_calls_go_alone() {
+    let server = Server::start();
+    server.connection().ok(&["ACL", "SETUSER", "ann", "on", ">p", "~*", "&*", "+@all", "-evalsha"]);
+    let client = Locks::connect(&url("ann:p", &server)).await.expect("the server takes us");
+    let locks = (0..40).map(|number| client.lock(&number.to_string()).lock());
+    let guards = futures_util::future::try_join_all(locks).await.expect("they are free");
+    for ended in join_all(guards.into_iter().map(|guard| guard.unlock())).await {
+        ended.expect("it was held");
+    }
+    client.close().await;
+}
+
+/// Fails where a right that is missing for one of the locks is missing for all of them.
+#[tokio::test]
+async fn a_lock_that_is_denied_is_denied_alone() {
+    let server = Server::start();
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">p",
+        "resetchannels",
+        "&*",
+        "+@all",
+        "-acl",
+        "~lw:layout",
+        "~lw:{mine*",
+    ];
+    server.connection().ok(&rule);
+    let client = Locks::connect(&url("ann:p", &server)).await.expect("the server takes us");
+    let names = ["mine 1", "mine 2", "theirs", "mine 3"];
+    let outcomes = join_all(names.map(|name| client.lock(name).lock())).await;
+    for (name, outcome) in names.into_iter().zip(&outcomes) {
+        match outcome {
+            Ok(guard) => assert!(name.starts_with("mine") && guard.is_held()),
+            Err(LockError::Unauthorized { .. }) => assert_eq!(name, "theirs"),
+            Err(other) => panic!("{name}: {other}"),
+        }
+    }
+    client.close().await;
+}
