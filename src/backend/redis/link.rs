@@ -11,7 +11,7 @@
 //! | down | are not sent | are lost | both wires are there again, or the command wire alone |
 //!
 //! Each up, and each deaf after a down, begins a new epoch. One task does all of it ([`supervisor`]); calls go past
-//! it, straight to the wire ([`call`]).
+//! it, straight to the wire ([`call`]), or, where others are under way, together by another task ([`gather`]).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
