@@ -138,7 +138,7 @@ macro_rules! compose {
     };
     (@open $name:tt $version:tt $done:tt @leave, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "first/free_unwanted.lua", "lib/int.lua", @call, @waiting, "lib/greet_client.lua", @save,
+            "first/clock.lua", "lib/int.lua", "first/free.lua", @call, @waiting, "lib/greet_client.lua", @save,
             "lib/tail_of.lua", "lib/write_lock.lua", @walk, "lib/give.lua", "lib/advance.lua", @join,
             "lib/drop_hold.lua", "lib/read_next.lua", "lib/others_wait.lua", "lib/hand_over.lua", "lib/leave.lua",
             $($rest)*)

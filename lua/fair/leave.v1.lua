@@ -28,6 +28,6 @@
 -- WAKES    grant   the waiting ticket that the lock went to
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
 -- COST     5 (the only hold, nobody waits)
--- NEEDS    DEL EXISTS GET HDEL HEXISTS HGETALL HLEN HMGET HSET LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH SET
---          SPUBLISH TIME
+-- NEEDS    DEL EXISTS GET HDEL HEXISTS HGETALL HLEN HMGET HSET INCRBY LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH
+--          SET SPUBLISH TIME
 return leave(KIND)

@@ -2,7 +2,7 @@
 -- write is one that is allowed when memory is full, and then all that follow are too.
 local function leave(kind)
   local call = open_call(kind)
-  call.advance = advance
+  call.advance, call.unheard, call.offers = advance, unheard, unheard and 1 or 0
   local ticket = ARGV[2]
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
