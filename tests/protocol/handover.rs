@@ -1,6 +1,10 @@
 //! `advance`: who gets a lock that has become free.
 
+use std::collections::BTreeMap;
+
+use lockwright::internals::backend::Value;
 use lockwright::internals::scripts::*;
+use lockwright::internals::ticket::{ClientId, Ticket, Tickets};
 
 use super::rig::*;
 
@@ -397,4 +401,135 @@ fn in_a_cluster_messages_go_to_a_channel_in_the_locks_own_slot() {
     rig.queued(&waiter);
     rig.leave(&holder);
     assert!(matches!(b.messages()[..], [(ticket, News::Grant { .. })] if ticket == waiter.ticket));
+}
+
+/// What a call has left of the lock, and what it said: times count from the clock of the token that it minted.
+#[derive(PartialEq, Debug)]
+struct Left {
+    reply: Value,
+    lock: BTreeMap<String, String>,
+    waiting: BTreeMap<String, String>,
+    list: Vec<String>,
+    told: Vec<(Ticket, News)>,
+    counter: u64,
+    lives: [i64; 4],
+}
+
+/// The fields of a hash, with the numbers that are times as how many `unit`s (ms) they are from the time of the token.
+fn fields(rig: &mut Rig, key: &str, token: u64, unit: i64) -> BTreeMap<String, String> {
+    let millis = token / 1_000;
+    let word = |word: &str| match word.parse::<u64>() {
+        Ok(number) if number == token => "token".to_owned(),
+        Ok(number) if number.abs_diff(millis) < 100_000_000 => {
+            format!("{:+}", (number as i64 - millis as i64 + unit / 2).div_euclid(unit))
+        }
+        _ => word.to_owned(),
+    };
+    let flat = rig.wire.ok(&["HGETALL", key]).texts();
+    let pairs = flat.chunks(2);
+    pairs.map(|pair| (pair[0].clone(), pair[1].split(' ').map(word).collect::<Vec<_>>().join(" "))).collect()
+}
+
+/// The usual case of a leaving is done before anything else is defined, and so a second time: it must leave what the
+/// long way leaves.
+#[test]
+fn the_short_way_and_the_long_way_leave_the_same() {
+    // Which clients wait (0 is the holder's), and what is special.
+    let scenes: [(&[usize], &str); 13] = [
+        (&[1], ""),
+        (&[1, 1], ""),
+        (&[1, 2], ""),
+        (&[1, 0, 2], ""),
+        (&[0, 1], ""),
+        (&[0, 0], ""),
+        (&[0], ""),
+        (&[1, 2], "owner"),
+        (&[1, 2], "short"),
+        (&[1, 2], "uncounted"),
+        (&[1, 0], "heard again"),
+        (&[3, 1, 3], "unreachable"),
+        (&[1, 2], "bounds"),
+    ];
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        for (waiting, special) in scenes {
+            let ids = [(); 4].map(|()| ClientId::random());
+            let mut ways = Vec::new();
+            for is_short in [true, false] {
+                let mut rig = Rig { kind, ..Rig::new() };
+                let mut peers: Vec<Peer> = ids.iter().map(|_| rig.silent_client()).collect();
+                for (number, peer) in peers.iter_mut().enumerate() {
+                    (peer.id, peer.tickets) = (ids[number], Tickets::new(ids[number]));
+                    if number != 3 && special != "uncounted" {
+                        peer.listen(&rig.server);
+                    }
+                }
+                rig.terms.counted = special != "uncounted";
+                if special == "bounds" {
+                    (rig.terms.claim_millis, rig.terms.deadline_millis) = (1, 1);
+                }
+                let holder = peers[0].attempt();
+                rig.granted(&holder);
+                let mut first = peers[waiting[0]].attempt();
+                match special {
+                    "owner" => {
+                        (first.owner, first.label, first.block) =
+                            (Some(owner(7)), Some("a label".into()), 64);
+                    }
+                    "short" => first.lease_millis = 700,
+                    _ => {}
+                }
+                rig.queued(&first);
+                for &number in &waiting[1..] {
+                    let next = peers[number].attempt();
+                    match special {
+                        // It was deaf, and is not any more.
+                        "heard again" => drop(rig.acquire_deaf(&next, Wait::Join)),
+                        _ => drop(rig.queued(&next)),
+                    }
+                }
+                peers.iter_mut().filter(|peer| peer.listens()).for_each(|peer| drop(peer.messages()));
+                // With a next ticket that comes too late to be queued it goes the long way.
+                let late = peers[0].attempt();
+                let mut call = rig.leave_call(holder.ticket, (!is_short).then_some(&late));
+                if !is_short {
+                    set_arg(&mut call, 7, "1");
+                }
+                rig.wire.ok(&["CONFIG", "RESETSTAT"]);
+                let reply = rig.value(&call);
+                // Only the long way reads K.
+                let reads = rig.commands().iter().any(|(name, _)| name == "HGETALL");
+                assert_eq!(reads, !is_short || special == "unreachable", "{kind} {waiting:?} {special}");
+                let Value::Array(mut reply) = reply else { panic!("{reply:?}") };
+                reply[1] = Value::Nil;
+                let token = rig.held_token();
+                let (lock, all) = (rig.lock(), rig.keys.clone());
+                let lives = [lock.clone(), all.queue(), all.waiting(), all.token()]
+                    .map(|key| (rig.ttl(&key) + 500).div_euclid(1_000));
+                let mut told = Vec::new();
+                for peer in peers.iter_mut().filter(|peer| peer.listens()) {
+                    told.extend(peer.messages());
+                }
+                for (_, news) in &mut told {
+                    let News::Grant { token: of, end_millis, now_millis, .. } = news else {
+                        panic!("{news:?}")
+                    };
+                    assert_eq!((*of, *now_millis), (token, token / 1_000));
+                    (*of, *end_millis, *now_millis) = (0, *end_millis - *now_millis, 0);
+                }
+                let counter: u64 = rig.wire.ok(&["GET", &all.token()]).text().parse().unwrap();
+                ways.push(Left {
+                    reply: Value::Array(reply),
+                    // What others have written before is a little older each time.
+                    waiting: fields(&mut rig, &all.waiting(), token, 1_000),
+                    lock: fields(&mut rig, &lock, token, 1),
+                    list: rig.list(),
+                    told,
+                    counter: counter - token,
+                    lives,
+                });
+            }
+            assert_eq!(ways[0], ways[1], "{kind} {waiting:?} {special}");
+            assert!(ways[0].lock.contains_key("owner"), "{kind} {waiting:?} {special}: it was handed over");
+        }
+    }
 }

@@ -334,6 +334,10 @@ impl Peer {
         self.ears = Some(ears);
     }
 
+    pub fn listens(&self) -> bool {
+        self.ears.is_some()
+    }
+
     /// Subscribes to the sharded channel of a lock instead.
     pub fn listen_sharded(&mut self, server: &Server, channel: &str) {
         let mut ears = server.connection();
