@@ -41,8 +41,6 @@ pub enum Failure {
     NotSent,
     /// The call may have run, or may run later, even seconds after this.
     Unknown(String),
-    /// The call went out with others, and was not carried through: to be sent again at once, if it is still wanted.
-    Deferred,
 }
 
 /// An error that a server sent.
@@ -108,10 +106,11 @@ pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// One server, or one deployment of servers, as the layers above see it.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// Sends one script call, once: no attempt is repeated, save after `NOSCRIPT`, which proves that nothing ran.
-    /// Ends after `timeout` at the latest.
+    /// Sends one script call, once: no attempt is repeated, save where it is known not to have run (after `NOSCRIPT`),
+    /// or not to have run to its end (in a batch). Ends after `timeout` at the latest.
     ///
-    /// The call is sent when the future is first polled, which may be on a user's stack: no answer comes of that poll.
+    /// The call takes its place when the future is first polled, which may be on a user's stack: no answer comes of that
+    /// poll. Those on one lock run in that order, whenever they are sent.
     /// Dropping the future after it neither recalls the call nor hears its answer: only the courier polls it.
     fn call(&self, call: Call, timeout: Duration) -> Pending<Answer>;
 

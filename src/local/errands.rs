@@ -54,11 +54,6 @@ impl Sent {
         (self.base(), self.answer.epoch)
     }
 
-    /// Whether to send it again without a pause.
-    fn is_deferred(&self) -> bool {
-        self.answer.outcome == Err(Failure::Deferred)
-    }
-
     /// From when on a validity counts.
     fn base(&self) -> Moment {
         if mutant::is(Mutant::ValidityFromReply) { self.answer.received } else { self.answer.sent }
@@ -106,7 +101,7 @@ impl Local {
 
 fn setback(state: &mut State, failure: &Failure, script: &Script) -> Setback {
     match failure {
-        Failure::NotSent | Failure::Deferred => Setback::Later,
+        Failure::NotSent => Setback::Later,
         Failure::Unknown(detail) => {
             state.trouble.clone_from(detail);
             Setback::Later

@@ -2,7 +2,7 @@
 //! and to hear its answer costs a client and a server more than the usual call itself.
 
 use super::{Call, Script, Words, acquire, compose, leave};
-use crate::backend::{Failure, Value};
+use crate::backend::Value;
 
 /// How long a batch may take before it begins with no other call: what takes long (a queue of clients that cannot be
 /// reached) is not to come after much else, since a server does nothing beside a script.
@@ -12,7 +12,7 @@ pub const MOST: usize = 16;
 
 impl Script {
     /// The batch that can carry out its calls, and what they are called there; `None` where they go alone.
-    fn batch(&self) -> Option<(&'static Script, &'static str)> {
+    fn batched_by(&self) -> Option<(&'static Script, &'static str)> {
         let is = |other: &Script| std::ptr::eq(self, other);
         [
             (&REENTRANT, &acquire::REENTRANT, &leave::REENTRANT),
@@ -31,12 +31,12 @@ impl Script {
 impl Call {
     /// Whether it can go out with others.
     pub fn is_batched(&self) -> bool {
-        self.script.batch().is_some()
+        self.script.batched_by().is_some()
     }
 
     /// Whether the two can go out together.
     pub fn goes_with(&self, other: &Self) -> bool {
-        let batch = |call: &Self| call.script.batch().map(|(batch, _)| batch);
+        let batch = |call: &Self| call.script.batched_by().map(|(batch, _)| batch);
         batch(self).zip(batch(other)).is_some_and(|(mine, its)| std::ptr::eq(mine, its))
             && self.args[0] == other.args[0]
     }
@@ -46,14 +46,15 @@ impl Call {
 ///
 /// # Panics
 /// Where there is none, or one that goes alone.
-pub fn batch(calls: &[Call], micros: u64) -> Call {
-    let (script, _) = calls[0].script.batch().expect("it goes with others");
+pub fn batch<'a>(calls: impl Iterator<Item = &'a Call> + Clone, micros: u64) -> Call {
+    let first = calls.clone().next().expect("there is one");
+    let (script, _) = first.script.batched_by().expect("it goes with others");
     let (mut keys, mut args) = (Words::default(), Words::default());
-    args.push(&calls[0].args[0]);
+    args.push(&first.args[0]);
     args.push_number(micros);
     for call in calls {
         keys.append(&call.keys, 0);
-        let (_, operation) = call.script.batch().expect("it goes with others");
+        let (_, operation) = call.script.batched_by().expect("it goes with others");
         args.push(operation);
         args.push_number(call.args.len() as u64 - 1);
         args.append(&call.args, 1);
@@ -61,22 +62,14 @@ pub fn batch(calls: &[Call], micros: u64) -> Call {
     Call { script, keys, args }
 }
 
-/// The outcome of each of `count` calls that went out together, and whether one of them ended by an error. Those and
-/// the ones that were not carried out are [`Failure::Deferred`].
-pub fn outcomes(reply: Value, count: usize) -> (Vec<Result<Value, Failure>>, bool) {
-    let Value::Array(replies) = reply else { return (vec![Err(Failure::Deferred); count], true) };
-    let mut has_failed = replies.len() > count;
-    let mut outcomes: Vec<_> = replies
-        .into_iter()
-        .map(|reply| match reply {
-            Value::Array(_) => Ok(reply),
-            _ => {
-                has_failed = true;
-                Err(Failure::Deferred)
-            }
-        })
-        .collect();
-    outcomes.resize(count, Err(Failure::Deferred));
+/// What each of `count` calls that went out together has brought, `None` where it was not carried through; and whether
+/// one of them ended by an error.
+pub fn outcomes(reply: Value, count: usize) -> (Vec<Option<Value>>, bool) {
+    let Value::Array(replies) = reply else { return (vec![None; count], true) };
+    let is_reply = |reply: &Value| matches!(reply, Value::Array(_));
+    let has_failed = replies.len() > count || !replies.iter().all(is_reply);
+    let mut outcomes: Vec<_> = replies.into_iter().map(|reply| Some(reply).filter(is_reply)).collect();
+    outcomes.resize(count, None);
     (outcomes, has_failed)
 }
 

@@ -31,9 +31,6 @@ pub async fn ask(local: Arc<Local>, lane: LaneId, ticket: Ticket, poll: bool) {
             Step::Wait => {}
             Step::Call(call, timeout) => {
                 let answer = local.send(call, timeout).await;
-                if answer.is_deferred() {
-                    continue;
-                }
                 let done = local.with(|state, now, out| {
                     let done = take_answer(&local, state, lane, ticket, &answer, now, out);
                     if done {

@@ -23,9 +23,6 @@ pub async fn leave(local: Arc<Local>, mut departure: Departure) {
         let (call, timeout, carries) =
             local.with(|state, now, _| leaving_call(&local, state, &departure, now));
         let answer = local.send(call, timeout).await;
-        if answer.is_deferred() {
-            continue;
-        }
         let left =
             local.with(|state, now, out| take_leave(&local, state, &departure, carries, &answer, now, out));
         match left {

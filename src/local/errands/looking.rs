@@ -130,7 +130,7 @@ impl Local {
             return Err(PingError::Closed);
         }
         self.backend.ping(self.spans.command_timeout).await.map_err(|failure| match failure {
-            Failure::NotSent | Failure::Deferred => {
+            Failure::NotSent => {
                 PingError::Unavailable { detail: self.books.look(|state| state.trouble.clone()) }
             }
             Failure::Unknown(detail) => PingError::Unavailable { detail },

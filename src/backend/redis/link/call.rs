@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::backend::fault::is_unknown_command;
+use crate::backend::redis::wire::server_error;
 use crate::backend::{Answer, Failure, ServerError, Value};
 use crate::clock::Moment;
 use crate::scripts::{Call, Script, Words};
@@ -14,7 +15,7 @@ use super::{Ready, Shared};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Resend {
     AfterNoscript,
-    /// It ends as [`Failure::Deferred`].
+    /// It ends by the server's error, for whoever made it knows what may be sent by now.
     Never,
 }
 
@@ -58,7 +59,7 @@ impl Sending<'_> {
     async fn told(&self) -> Sent {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
-            Ok(_) if self.resend == Resend::Never => (sent, Err(Failure::Deferred)),
+            Ok(_) if self.resend == Resend::Never => (sent, Err(Failure::Server(server_error("NOSCRIPT")))),
             Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
@@ -72,7 +73,7 @@ impl Sending<'_> {
         self.ready.by_text.store(true, Ordering::Relaxed);
         warn_of_texts(self.shared, error);
         if self.resend == Resend::Never {
-            return (self.shared.clock.now(), Err(Failure::Deferred));
+            return (self.shared.clock.now(), Err(Failure::Server(error.clone())));
         }
         self.by_text().await
     }

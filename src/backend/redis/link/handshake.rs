@@ -56,7 +56,7 @@ impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Server(error) => error.into(),
-            Failure::NotSent | Failure::Deferred => Self::Later("the connection was lost".into()),
+            Failure::NotSent => Self::Later("the connection was lost".into()),
             Failure::Unknown(detail) => Self::Later(detail),
         }
     }
