@@ -3,11 +3,11 @@
 //! A user's future never owns a command in flight. Dropping such a future would neither recall the command nor
 //! hear its answer, and a hold would be left that nobody knows of.
 //!
-//! The first step of a parcel, which sends its command, is made by whoever has handed it in on the client's own runtime:
-//! to wake a task for it costs more than the step. It is no part of the caller's future all the same. From its first wait
-//! on it belongs to the one task of the courier, which goes on with it whenever it is woken. Callers on another runtime,
-//! or on none, leave the first step to that task, too: a command has timers, and to enter the client's runtime for them
-//! panics on a thread that ends, and inside of a runtime that ends.
+//! The first step of a parcel, which sends its command or gives it its place among those that go out together, is made by
+//! whoever has handed it in on the client's own runtime: to wake a task for it costs more than the step. It is no part of
+//! the caller's future all the same. From its first wait on it belongs to the one task of the courier, which goes on with
+//! it whenever it is woken. Callers on another runtime, or on none, leave the first step to that task, too: a command has
+//! timers, and to enter the client's runtime for them panics on a thread that ends, and inside of a runtime that ends.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};

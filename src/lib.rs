@@ -189,8 +189,9 @@
 //! One type for each operation whose outcomes differ, and contention is none of them. What is asked of a server that
 //! does not answer ends after `unavailable_after` (10 s by default); waiting for another holder may last.
 
-// The module `internals` makes every private item public; builds without it hold the rule.
+// `compose!` takes a step for each file of a script, and a batch has those of two.
 #![recursion_limit = "256"]
+// The module `internals` makes every private item public; builds without it hold the rule.
 #![cfg_attr(lockwright_internals, allow(missing_docs))]
 // What only our own tests use is no news to whoever builds this crate by its path.
 #![cfg_attr(not(lockwright_internals), allow(dead_code))]

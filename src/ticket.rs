@@ -56,14 +56,7 @@ impl Ticket {
 }
 
 impl Ticket {
-    /// What it displays as, for a call: a quarter of the price.
-    pub fn text(&self) -> String {
-        let mut text = String::with_capacity(44);
-        self.write(&mut text);
-        text
-    }
-
-    /// Appends the same to `text`.
+    /// Appends what it displays as to `text`: for a call, at a quarter of the price of formats.
     pub fn write(&self, text: &mut String) {
         let mut buffer = Uuid::encode_buffer();
         text.push_str(self.client.0.as_hyphenated().encode_lower(&mut buffer));
@@ -74,7 +67,7 @@ impl Ticket {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        write!(f, "{}:{}", self.client, self.number)
     }
 }
 

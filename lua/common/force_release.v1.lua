@@ -10,10 +10,7 @@
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
 -- KEYS[6]  zset    K:ended: read holds that were ended by force and are still to be told
--- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
---                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
---                  be trusted, and whether my client hears no messages. Nobody's deadline is set here, and the last is
---                  not used
+-- ARGV[1]  terms   of my client (nobody's deadline is set; deaf is not used)
 -- ARGV[2]  token   any token of the grant that is to end
 -- ARGV[3]  01      whether that has ended, and only its holders are still to be told
 -- RETURNS  released now:ms more:01

@@ -8,9 +8,7 @@
 -- KEYS[3]  hash    K:waiting: what is known of them
 -- KEYS[4]  string  K:token: the last fencing token
 -- KEYS[5]  zset    K:readers: read holds
--- ARGV[1]  terms   in one: claim (ms, the first, short lease of a hold that is handed over, 50 to 60000); client
---                  deadline (ms, 200 to 600000); as 01 whether channels are sharded, whether the counts of PUBLISH can
---                  be trusted, and whether my client hears no messages
+-- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  mine
 -- ARGV[3]  owner   mine; - where I have none
 -- ARGV[4]  ms      my lease

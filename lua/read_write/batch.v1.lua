@@ -1,6 +1,7 @@
 -- read_write/batch, version 1
 -- EFFECT   Carries out calls of acquire and leave of this kind, of whichever locks, one after the other: each as if it
---          was alone, at its own time. Where it has taken long, the calls that are left are not carried out.
+--          was alone, at its own time (save that behind one that has written the others may write when memory is full).
+--          Where it has taken long, the calls that are left are not carried out. Wakes and needs what they do.
 -- LAYOUT   1
 -- KEYS     the keys of the first call, of the second, and so on
 -- ARGV[1]  terms   as all the calls have them

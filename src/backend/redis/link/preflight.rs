@@ -241,7 +241,7 @@ mod tests {
     /// A command that is not in the table would never be asked for.
     #[test]
     fn every_command_of_the_scripts_is_known() {
-        for script in crate::scripts::ALL {
+        for script in crate::scripts::every() {
             assert!(commands_of(script.text).next().is_some(), "{} has no NEEDS", script.name);
             for command in commands_of(script.text).filter(|&command| command != "SPUBLISH") {
                 assert!(INSIDE.iter().any(|(known, _)| *known == command), "{command}");
