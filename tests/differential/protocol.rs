@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use lockwright::internals::backend::Value;
 use lockwright::internals::clock::wall_micros;
 use lockwright::internals::embedded::{Engine, Instruments};
-use lockwright::internals::scripts::{ALL, Script};
+use lockwright::internals::scripts::{ALL, BATCHES, Script};
 
 use super::generate::{Check, Dice, Step, WILD};
 use super::known::Facts;
@@ -30,12 +30,14 @@ const CLIENTS: [&str; 3] = [
 
 pub struct Protocol {
     scripts: Vec<Timed>,
+    batches: Vec<Timed>,
     /// The clock of the calls, and what it showed lately: tokens are made of that.
     micros: RefCell<Vec<u64>>,
 }
 
 /// A script behind its own clock.
 struct Timed {
+    name: &'static str,
     text: Vec<u8>,
     sha: Vec<u8>,
     keys: Vec<Slot>,
@@ -51,7 +53,7 @@ impl Timed {
         let (keys, args): (_, Vec<Slot>) = (slots("KEYS"), slots("ARGV"));
         let least = args.iter().position(|slot| slot.note.contains("may be left out"));
         match Engine::new().command(&["SCRIPT".as_bytes(), b"LOAD", &text]) {
-            Ok(Value::Bulk(sha)) => Self { text, sha, keys, args, least },
+            Ok(Value::Bulk(sha)) => Self { name: script.name, text, sha, keys, args, least },
             other => panic!("{} does not compile: {other:?}", script.name),
         }
     }
@@ -59,21 +61,55 @@ impl Timed {
 
 impl Protocol {
     pub fn new() -> Self {
-        let scripts = ALL.iter().map(|script| Timed::new(script)).collect();
-        Self { scripts, micros: RefCell::new(vec![wall_micros()]) }
+        let timed = |all: &[&Script]| all.iter().map(|script| Timed::new(script)).collect();
+        Self { scripts: timed(ALL), batches: timed(BATCHES), micros: RefCell::new(vec![wall_micros()]) }
     }
 
     /// The next call.
     pub fn step(&self, dice: &Dice, facts: &Facts) -> Step {
-        let script = &self.scripts[dice.below(self.scripts.len())];
         let now = self.tick(dice);
-        let (keys, args) = self.slots(dice, facts, script);
+        let script = &self.scripts[dice.below(self.scripts.len())];
+        let (script, keys, args) = match self.batch_of(script).filter(|_| dice.once_in(3)) {
+            Some(batch) => {
+                let (keys, args) = self.several(dice, facts, batch);
+                (batch, keys, args)
+            }
+            None => {
+                let (keys, args) = self.slots(dice, facts, script);
+                (script, keys, args)
+            }
+        };
         let count = keys.len().to_string();
         let time = [now / 1_000_000, now % 1_000_000].map(|part| part.to_string().into_bytes());
         let (how, what) = if dice.once_in(4) { ("eval", &script.text) } else { ("evalsha", &script.sha) };
         let mut words = vec![how.into(), what.clone(), count.into_bytes()];
         words.extend(keys.into_iter().chain(args).chain(time));
         Step { words, check: Check::Exact }
+    }
+
+    /// The batch that carries out calls of this script, too.
+    fn batch_of(&self, script: &Timed) -> Option<&Timed> {
+        let (kind, operation) = script.name.split_once('/')?;
+        let is_of_kind = |batch: &&Timed| batch.name.strip_suffix("/batch") == Some(kind);
+        self.batches.iter().find(is_of_kind).filter(|_| ["acquire", "leave"].contains(&operation))
+    }
+
+    /// Keys and arguments of a few calls together.
+    fn several(&self, dice: &Dice, facts: &Facts, batch: &Timed) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
+        for _ in 0..1 + dice.below(4) {
+            let operation = dice.pick(&["acquire", "leave"]);
+            let name = batch.name.replace("batch", operation);
+            let script = self.scripts.iter().find(|script| script.name == name).expect("it is there");
+            let (own_keys, own_args) = self.slots(dice, facts, script);
+            if args.is_empty() {
+                args.extend([own_args[0].clone(), dice.pick(&["0", "60000000"]).into()]);
+            }
+            keys.extend(own_keys);
+            args.extend([operation.into(), (own_args.len() - 1).to_string().into_bytes()]);
+            args.extend(own_args.into_iter().skip(1));
+        }
+        (keys, args)
     }
 
     fn tick(&self, dice: &Dice) -> u64 {
