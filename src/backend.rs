@@ -106,8 +106,8 @@ pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// One server, or one deployment of servers, as the layers above see it.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
-    /// Sends one script call, once: no attempt is repeated, save where it is known not to have run (after `NOSCRIPT`),
-    /// or not to have run to its end (in a batch). Ends after `timeout` at the latest.
+    /// Sends one script call, once: no attempt is repeated, save where it is known not to have run (after `NOSCRIPT`, and
+    /// not one that asks for a lock), or not to have run to its end (in a batch). Ends after `timeout` at the latest.
     ///
     /// The call takes its place when the future is first polled, which may be on a user's stack: no answer comes of that
     /// poll. Those on one lock run in that order, whenever they are sent.

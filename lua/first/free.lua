@@ -1,8 +1,8 @@
 -- The usual cases of leave, before anything else is defined, for that and what is needed for all cases alone would cost
 -- as much: the ticket is the only hold, and no new ticket comes with it. Where nobody waits, K goes; where the first
--- waiting ticket hears that it has the lock, that is handed over, as give and save_waiting do it. Everything else goes
--- on below, with nothing changed that counts: `unheard` is then the client that did not hear it. Counting the fields
--- (five beside the holds) costs a fifth of reading them.
+-- waiting ticket hears that it has the lock, that is handed over, as give and save_waiting do it. Where its client did
+-- not hear it, which `unheard` is then, the hold is no more, and the rest goes on below, as does all else with nothing
+-- changed. Counting the fields (five beside the holds) costs a fifth of reading them.
 local unheard
 if not ARGV[3] and redis.pcall('HLEN', KEYS[1]) == 6 and redis.pcall('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   if redis.call('EXISTS', KEYS[3]) == 0 then
@@ -23,46 +23,45 @@ if not ARGV[3] and redis.pcall('HLEN', KEYS[1]) == 6 and redis.pcall('HEXISTS', 
     and stored < micros then
     lease = math.min(tonumber(lease), math.max(50, math.min(60000, tonumber(claim))))
     silence = math.max(200, math.min(600000, tonumber(silence)))
-    local token, ends, life = time[1] .. ('00000' .. time[2]):sub(-6), int(now + lease), redis.call('PTTL', KEYS[3])
-    if my_places or life < 0 then life = math.max(life, silence + 10000) end
-    -- First of all a write that is allowed when memory is full: then all that follow are too.
-    local heard = redis.pcall('PEXPIRE', KEYS[3], int(life))
-    if heard == 1 then
-      -- Minted before anybody is told.
-      redis.call('INCRBY', KEYS[4], int(micros + block - 1 - stored))
-      local channel = KEYS[1]:match('^(.-):{') .. ':wake:' .. its
-      local signature = ' ' .. KIND .. ' ' .. KEYS[1]
-      heard = redis.pcall('PUBLISH', channel, 'grant ' .. head .. ' ' .. token .. ' ' .. ends .. ' ' .. token:sub(1, -4)
-        .. (living == '1' and ' 0' or ' 1') .. signature)
-      if type(heard) == 'number' and (heard > 0 or counted == '0') then
-        redis.pcall('LTRIM', KEYS[2], 1, -1)
+    local token, ends = time[1] .. ('00000' .. time[2]):sub(-6), int(now + lease)
+    local life = my_places and math.max(redis.call('PTTL', KEYS[3]), silence + 10000)
+    -- First of all the write that makes the release. It is allowed when memory is full, and then all that follow are.
+    redis.call('DEL', KEYS[1])
+    -- Minted before anybody is told.
+    redis.call('INCRBY', KEYS[4], int(micros + block - 1 - stored))
+    local channel, signature = KEYS[1]:match('^(.-):{') .. ':wake:' .. its, ' ' .. KIND .. ' ' .. KEYS[1]
+    local heard = redis.pcall('PUBLISH', channel, 'grant ' .. head .. ' ' .. token .. ' ' .. ends .. ' '
+      .. token:sub(1, -4) .. (living == '1' and ' 0' or ' 1') .. signature)
+    if type(heard) == 'number' and (heard > 0 or counted == '0') then
+      redis.pcall('LTRIM', KEYS[2], 1, -1)
+      redis.call('HSET', KEYS[1], 'kind', KIND, 'mode', mode, 'owner', tail:match('^%S+'), 'token', token,
+        'block', block, head, ends .. ' ' .. tail)
+      if type(redis.pcall('PEXPIRE', KEYS[1], int(lease))) == 'table' then
         redis.call('DEL', KEYS[1])
-        redis.call('HSET', KEYS[1], 'kind', KIND, 'mode', mode, 'owner', tail:match('^%S+'), 'token', token,
-          'block', block, head, ends .. ' ' .. tail)
-        if type(redis.pcall('PEXPIRE', KEYS[1], int(lease))) == 'table' then
-          redis.call('DEL', KEYS[1])
-          redis.pcall('PUBLISH', channel, 'lost ' .. head .. ' ' .. token .. signature)
-        end
-        if living == '1' then
-          redis.call('DEL', KEYS[2], KEYS[3])
-          return { 'freed', now, 0, 'none' }
-        end
-        if my_places then redis.pcall('PEXPIRE', KEYS[2], int(life)) end
-        local greeted = int(now + silence)
-        deadline = mine == its and greeted or deadline
-        if tonumber(deadline) > now + lease then deadline = ends end
-        local set = { 'queue', KIND .. ' ' .. last .. ' ' .. int(living - 1) }
-        if my_places and mine ~= its then set[3], set[4] = mine, greeted .. ' ' .. my_places end
-        if places == '1' then
-          redis.call('HDEL', KEYS[3], head, its)
-        else
-          redis.call('HDEL', KEYS[3], head)
-          set[#set + 1], set[#set + 2] = its, deadline .. ' ' .. int(places - 1)
-        end
-        redis.call('HSET', KEYS[3], unpack(set))
+        redis.pcall('PUBLISH', channel, 'lost ' .. head .. ' ' .. token .. signature)
+      end
+      if living == '1' then
+        redis.call('DEL', KEYS[2], KEYS[3])
         return { 'freed', now, 0, 'none' }
       end
-      unheard = its
+      if my_places then
+        redis.pcall('PEXPIRE', KEYS[2], int(life))
+        redis.pcall('PEXPIRE', KEYS[3], int(life))
+      end
+      local greeted = int(now + silence)
+      deadline = mine == its and greeted or deadline
+      if tonumber(deadline) > now + lease then deadline = ends end
+      local set = { 'queue', KIND .. ' ' .. last .. ' ' .. int(living - 1) }
+      if my_places and mine ~= its then set[3], set[4] = mine, greeted .. ' ' .. my_places end
+      if places == '1' then
+        redis.call('HDEL', KEYS[3], head, its)
+      else
+        redis.call('HDEL', KEYS[3], head)
+        set[#set + 1], set[#set + 2] = its, deadline .. ' ' .. int(places - 1)
+      end
+      redis.call('HSET', KEYS[3], unpack(set))
+      return { 'freed', now, 0, 'none' }
     end
+    unheard = its
   end
 end

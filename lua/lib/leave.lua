@@ -10,8 +10,8 @@ local function leave(kind)
   local waiting = read_waiting(call, ticket) or new_waiting()
   greet_client(call, waiting, ticket)
   drop_ticket(waiting, ticket)
-  if lock.kind == kind and lock.holds[ticket] then
-    if not drop_hold(call, lock, ticket) then return hand_over(call, waiting, read_next(call)) end
+  if unheard or lock.kind == kind and lock.holds[ticket] then
+    if unheard or not drop_hold(call, lock, ticket) then return hand_over(call, waiting, read_next(call)) end
     save_waiting(call, waiting)
     return { 'kept', call.now }
   end

@@ -34,6 +34,11 @@ impl Call {
         self.script.batched_by().is_some()
     }
 
+    /// Whether it may bring a hold, or a place: it must not be sent again unless it is still wanted.
+    pub fn asks(&self) -> bool {
+        matches!(self.script.batched_by(), Some((_, "acquire")))
+    }
+
     /// Whether the two can go out together.
     pub fn goes_with(&self, other: &Self) -> bool {
         let batch = |call: &Self| call.script.batched_by().map(|(batch, _)| batch);

@@ -51,6 +51,25 @@ fn a_release_without_the_right_to_publish_frees_the_lock_for_the_next_poll() {
     }
 }
 
+/// Fails where the next holder is told before the release is sure: it would trust a hold that it has not.
+#[test]
+fn a_release_that_is_denied_tells_nobody() {
+    for kind in [Kind::Reentrant, Kind::Fair] {
+        let mut rig = Rig { kind, ..Rig::new() };
+        let (a, mut b) = (rig.client(), rig.client());
+        let (holder, waiter) = (a.attempt(), b.attempt());
+        let token = rig.granted(&holder).token;
+        rig.queued(&waiter);
+        let mut wire = limited(&mut rig, &["-del"]);
+        let call = rig.leave_call(holder.ticket, None);
+        assert_denied(&with(&mut rig, &mut wire, |rig| rig.run(&call)));
+        assert_eq!((rig.held_token(), b.messages()), (token, vec![]));
+        assert_eq!(rig.list(), [waiter.ticket.to_string()]);
+        assert_eq!(rig.leave(&holder), LeaveReply::Freed { more: false, next: Next::None });
+        assert_eq!(b.messages().len(), 1);
+    }
+}
+
 #[test]
 fn without_the_right_to_publish_uncounted_grants_do_not_go_unheard() {
     let mut rig = Rig::new();

@@ -14,8 +14,10 @@ use super::{Ready, Shared};
 /// What becomes of a call whose script the server did not know, once it was told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Resend {
+    /// It is sent again, unless it asks for a lock: the leaving of its ticket may have been sent by now, and what comes
+    /// behind that would be a hold that nobody knows of. So whoever wants it still sends it again.
     AfterNoscript,
-    /// It ends by the server's error, for whoever made it knows what may be sent by now.
+    /// It ends by the server's error.
     Never,
 }
 
@@ -60,6 +62,7 @@ impl Sending<'_> {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
             Ok(_) if self.resend == Resend::Never => (sent, Err(Failure::Server(server_error("NOSCRIPT")))),
+            Ok(_) if self.call.asks() => (sent, Err(Failure::NotSent)),
             Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
@@ -74,6 +77,9 @@ impl Sending<'_> {
         warn_of_texts(self.shared, error);
         if self.resend == Resend::Never {
             return (self.shared.clock.now(), Err(Failure::Server(error.clone())));
+        }
+        if self.call.asks() {
+            return (self.shared.clock.now(), Err(Failure::NotSent));
         }
         self.by_text().await
     }

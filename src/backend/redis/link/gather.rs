@@ -45,8 +45,6 @@ pub struct Gather {
 struct State {
     /// What is to go out.
     ready: VecDeque<Waiting>,
-    /// What waits for the end of a batch that is about its lock.
-    held: VecDeque<Waiting>,
     locks: BTreeMap<LockId, About>,
     under_way: usize,
     /// The task is about to send, or sends, what is ready.
@@ -65,6 +63,8 @@ type LockId = u64;
 struct About {
     ready: usize,
     is_in_batch: bool,
+    /// What waits for the end of the batch that is about it.
+    held: Vec<Waiting>,
 }
 
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl State {
         let waiting = Waiting { call, lock, timeout, deadline, answer };
         let about = self.locks.entry(lock).or_default();
         if about.is_in_batch {
-            self.held.push_back(waiting);
+            about.held.push(waiting);
             return Entered::Held(answered);
         }
         about.ready += 1;
@@ -190,12 +190,10 @@ impl State {
     /// A batch about these locks has ended, and has left these calls undone: they go out again before all others, and
     /// what has waited for it behind them. Returns whether somebody has to call the task.
     fn end_batch(&mut self, locks: &[LockId], undone: Vec<Waiting>) -> bool {
-        for lock in locks {
-            self.locks.remove(lock);
-        }
-        let (held, others): (Vec<_>, Vec<_>) = self.held.drain(..).partition(|one| locks.contains(&one.lock));
-        self.held = others.into();
-        for one in undone.into_iter().chain(held).rev() {
+        // Of each lock there is one in the batch, so what was held is behind it wherever that stands.
+        let held = locks.iter().filter_map(|lock| self.locks.remove(lock)).flat_map(|about| about.held);
+        let again: Vec<Waiting> = undone.into_iter().chain(held).collect();
+        for one in again.into_iter().rev() {
             self.locks.entry(one.lock).or_default().ready += 1;
             self.ready.push_front(one);
         }
@@ -267,10 +265,12 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let mut state = lock(&self.0.gather.state);
         state.has_ended = true;
-        let left = (std::mem::take(&mut state.ready), std::mem::take(&mut state.held));
+        let (ready, locks) = (std::mem::take(&mut state.ready), std::mem::take(&mut state.locks));
         drop(state);
         let now = self.0.clock.now();
-        for Waiting { answer, .. } in left.0.into_iter().chain(left.1) {
+        for Waiting { answer, .. } in
+            ready.into_iter().chain(locks.into_values().flat_map(|about| about.held))
+        {
             let _ = answer.send(failed(&self.0, now, Failure::NotSent));
         }
     }
@@ -433,7 +433,7 @@ mod tests {
         // A new one on a lock of the batch is behind those that waited.
         scene.send_all(&["b"]);
         let order: Vec<String> = scene.runs().concat();
-        assert_eq!(order, ["b", "c", "b", "c", "b", "x", "b"]);
+        assert_eq!(order, ["b", "c", "b", "b", "c", "x", "b"]);
         assert_eq!(first.len(), 2);
     }
 
@@ -484,6 +484,6 @@ mod tests {
                 scene.end(&run, Vec::new());
             }
         }
-        assert!(scene.state.locks.is_empty() && scene.state.ready.is_empty() && scene.state.held.is_empty());
+        assert!(scene.state.locks.is_empty() && scene.state.ready.is_empty());
     }
 }
