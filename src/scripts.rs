@@ -21,6 +21,7 @@ mod reply;
 mod words;
 
 pub use acquire::{Acquire, AcquireReply, Granted, Queued};
+#[cfg(feature = "redis")]
 pub use batch::{MICROS as BATCH_MICROS, MOST as BATCH_MOST, batch, outcomes};
 pub use downgrade::{Downgrade, DowngradeReply};
 pub use fenced::{FencedGet, FencedGetReply, FencedSet, FencedSetReply, FencedValue};
