@@ -175,6 +175,23 @@ macro_rules! compose {
 }
 use compose;
 
+/// The script `<kind>/<operation>`, whose body and what it uses are `@<word>`.
+macro_rules! operation {
+    ($kind:literal, $operation:literal, @ $parts:ident) => {
+        compose!(
+            concat!($kind, "/", $operation),
+            1,
+            [
+                concat!($kind, "/kind.lua"),
+                "first/time.lua",
+                @ $parts,
+                concat!($kind, "/", $operation, ".v1.lua"),
+            ]
+        )
+    };
+}
+use operation;
+
 /// A script call, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Call {

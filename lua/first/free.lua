@@ -1,8 +1,8 @@
 -- The usual cases of leave, before anything else is defined, for that and what is needed for all cases alone would cost
 -- as much: the ticket is the only hold, and no new ticket comes with it. Where nobody waits, K goes; where the first
--- waiting ticket hears that it has the lock, that is handed over, as give and save_waiting do it. Where its client did
--- not hear it, which `unheard` is then, the hold is no more, and the rest goes on below, as does all else with nothing
--- changed. Counting the fields (five beside the holds) costs a fifth of reading them.
+-- waiting ticket hears that it has the lock, that is handed over, as give and save_waiting do it. Where it did not hear
+-- that, and is `unheard` then, the hold is no more, and the rest goes on below, as does all else with nothing changed.
+-- Counting the fields (five beside the holds) costs a fifth of reading them.
 local unheard
 if not ARGV[3] and redis.pcall('HLEN', KEYS[1]) == 6 and redis.pcall('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   if redis.call('EXISTS', KEYS[3]) == 0 then
@@ -62,6 +62,6 @@ if not ARGV[3] and redis.pcall('HLEN', KEYS[1]) == 6 and redis.pcall('HEXISTS', 
       redis.call('HSET', KEYS[3], unpack(set))
       return { 'freed', now, 0, 'none' }
     end
-    unheard = its
+    unheard = head
   end
 end

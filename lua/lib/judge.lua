@@ -2,8 +2,7 @@
 -- (call.reading): 'dead', 'kept', 'granted'; 'let_in' for a read, which is in call.run then; 'blocked' for a write that
 -- reads keep out. `own` is the ticket that this call's reply can reach.
 local function judge(call, waiting, ticket, own)
-  local id = client_of(ticket)
-  local entry, client = waiting.entries[ticket], waiting.clients[id]
+  local entry, client = waiting.entries[ticket], waiting.clients[client_of(ticket)]
   if not entry or entry.met then return 'dead' end
   if not client or client.deadline <= call.now then
     drop_ticket(waiting, ticket)
@@ -13,7 +12,7 @@ local function judge(call, waiting, ticket, own)
   if not entry then return 'dead' end
   if entry.mode == 'write' and call.reading then return 'blocked' end
   local is_own = own and own.ticket == ticket
-  local is_told = is_own or not client.unreachable and id ~= call.unheard and offer(call, waiting, ticket, entry)
+  local is_told = is_own or not client.unreachable and offer(call, waiting, ticket, entry)
   -- Only a deaf client that has waited for long gets the lock unheard, and finds it by its polls. (A ghost of a younger
   -- ticket, in front of it by an older entry, has not.)
   if is_told or client.deaf and call.now - entry.arrival > call.claim then

@@ -2,7 +2,7 @@
 -- write is one that is allowed when memory is full, and then all that follow are too.
 local function leave(kind)
   local call = open_call(kind)
-  call.advance, call.unheard, call.offers = advance, unheard, unheard and 1 or 0
+  call.advance = advance
   local ticket = ARGV[2]
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
@@ -10,6 +10,10 @@ local function leave(kind)
   local waiting = read_waiting(call, ticket) or new_waiting()
   greet_client(call, waiting, ticket)
   drop_ticket(waiting, ticket)
+  if unheard then
+    look_up(call, waiting, { unheard })
+    waiting.clients[client_of(unheard)].unreachable, call.offers = true, 1
+  end
   if unheard or lock.kind == kind and lock.holds[ticket] then
     if unheard or not drop_hold(call, lock, ticket) then return hand_over(call, waiting, read_next(call)) end
     save_waiting(call, waiting)

@@ -1,7 +1,7 @@
 //! `acquire`: asks for a lock, keeps a place in its queue, or re-enters it.
 
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, Wait, Words, compose, keys_of};
+use super::{Attempt, Call, Kind, Script, Terms, Wait, Words, compose, keys_of, operation};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -143,27 +143,6 @@ fn script(kind: Kind) -> &'static Script {
     }
 }
 
-/// The kinds that exclude everybody else differ by their name alone.
-macro_rules! exclusive {
-    ($kind:literal) => {
-        compose!(
-            concat!($kind, "/acquire"),
-            1,
-            [
-                concat!($kind, "/kind.lua"),
-                "first/time.lua",
-                @acquire,
-                concat!($kind, "/acquire.v1.lua"),
-            ]
-        )
-    };
-}
-
-pub(super) static REENTRANT: Script = exclusive!("reentrant");
-pub(super) static FAIR: Script = exclusive!("fair");
-
-pub(super) static READ_WRITE: Script = compose!(
-    "read_write/acquire",
-    1,
-    ["read_write/kind.lua", "first/time.lua", @acquire_shared, "read_write/acquire.v1.lua",]
-);
+pub(super) static REENTRANT: Script = operation!("reentrant", "acquire", @acquire);
+pub(super) static FAIR: Script = operation!("fair", "acquire", @acquire);
+pub(super) static READ_WRITE: Script = operation!("read_write", "acquire", @acquire_shared);

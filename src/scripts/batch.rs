@@ -78,20 +78,20 @@ pub fn outcomes(reply: Value, count: usize) -> (Vec<Option<Value>>, bool) {
     (outcomes, has_failed)
 }
 
-/// The kinds that exclude everybody else differ by their name alone.
-macro_rules! exclusive {
-    ($kind:literal) => {
+/// The batch of a kind, whose `acquire` and `leave` are `@<word>` with their bodies.
+macro_rules! of_both {
+    ($kind:literal, @ $acquire:ident, @ $leave:ident) => {
         compose!(
             concat!($kind, "/batch"),
             1,
             [
                 concat!($kind, "/kind.lua"),
                 "batch/acquire.lua",
-                @acquire,
+                @ $acquire,
                 concat!($kind, "/acquire.v1.lua"),
                 "batch/end.lua",
                 "batch/leave.lua",
-                @leave,
+                @ $leave,
                 concat!($kind, "/leave.v1.lua"),
                 "batch/end.lua",
                 "lib/run_batch.lua",
@@ -101,23 +101,6 @@ macro_rules! exclusive {
     };
 }
 
-pub(super) static REENTRANT: Script = exclusive!("reentrant");
-pub(super) static FAIR: Script = exclusive!("fair");
-
-pub(super) static READ_WRITE: Script = compose!(
-    "read_write/batch",
-    1,
-    [
-        "read_write/kind.lua",
-        "batch/acquire.lua",
-        @acquire_shared,
-        "read_write/acquire.v1.lua",
-        "batch/end.lua",
-        "batch/leave.lua",
-        @leave_shared,
-        "read_write/leave.v1.lua",
-        "batch/end.lua",
-        "lib/run_batch.lua",
-        "read_write/batch.v1.lua",
-    ]
-);
+pub(super) static REENTRANT: Script = of_both!("reentrant", @acquire, @leave);
+pub(super) static FAIR: Script = of_both!("fair", @acquire, @leave);
+pub(super) static READ_WRITE: Script = of_both!("read_write", @acquire_shared, @leave_shared);

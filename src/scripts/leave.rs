@@ -2,7 +2,7 @@
 
 use super::acquire::Granted;
 use super::reply::{Items, Malformed, Timed};
-use super::{Attempt, Call, Kind, Script, Terms, Words, compose, keys_of, push_ticket};
+use super::{Attempt, Call, Kind, Script, Terms, Words, compose, keys_of, operation, push_ticket};
 use crate::backend::Value;
 use crate::name::LockKeys;
 use crate::ticket::Ticket;
@@ -110,27 +110,6 @@ fn script(kind: Kind) -> &'static Script {
     }
 }
 
-/// The kinds that exclude everybody else differ by their name alone.
-macro_rules! exclusive {
-    ($kind:literal) => {
-        compose!(
-            concat!($kind, "/leave"),
-            1,
-            [
-                concat!($kind, "/kind.lua"),
-                "first/time.lua",
-                @leave,
-                concat!($kind, "/leave.v1.lua"),
-            ]
-        )
-    };
-}
-
-pub(super) static REENTRANT: Script = exclusive!("reentrant");
-pub(super) static FAIR: Script = exclusive!("fair");
-
-pub(super) static READ_WRITE: Script = compose!(
-    "read_write/leave",
-    1,
-    ["read_write/kind.lua", "first/time.lua", @leave_shared, "read_write/leave.v1.lua",]
-);
+pub(super) static REENTRANT: Script = operation!("reentrant", "leave", @leave);
+pub(super) static FAIR: Script = operation!("fair", "leave", @leave);
+pub(super) static READ_WRITE: Script = operation!("read_write", "leave", @leave_shared);

@@ -61,9 +61,10 @@ impl Sending<'_> {
     async fn told(&self) -> Sent {
         let (sent, loaded) = self.attempt("SCRIPT", load_words(self.call.script)).await;
         match loaded {
-            Ok(_) if self.resend == Resend::Never => (sent, Err(Failure::Server(server_error("NOSCRIPT")))),
-            Ok(_) if self.call.asks() => (sent, Err(Failure::NotSent)),
-            Ok(Value::Bulk(hash)) => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
+            Ok(Value::Bulk(hash)) => match self.unless_resent(|| server_error("NOSCRIPT")) {
+                Some(failure) => (sent, Err(failure)),
+                None => self.send("EVALSHA", &String::from_utf8_lossy(&hash)).await,
+            },
             Ok(_) => (sent, Err(Failure::NotSent)),
             Err(Failure::Server(error)) if is_denied(&error, "script") => self.denied(&error).await,
             Err(Failure::Server(error)) => (sent, Err(Failure::Server(error))),
@@ -75,13 +76,18 @@ impl Sending<'_> {
     async fn denied(&self, error: &ServerError) -> Sent {
         self.ready.by_text.store(true, Ordering::Relaxed);
         warn_of_texts(self.shared, error);
-        if self.resend == Resend::Never {
-            return (self.shared.clock.now(), Err(Failure::Server(error.clone())));
+        match self.unless_resent(|| error.clone()) {
+            Some(failure) => (self.shared.clock.now(), Err(failure)),
+            None => self.by_text().await,
         }
-        if self.call.asks() {
-            return (self.shared.clock.now(), Err(Failure::NotSent));
+    }
+
+    /// How a call ends that has not run, and is not sent again in another way.
+    fn unless_resent(&self, error: impl FnOnce() -> ServerError) -> Option<Failure> {
+        match self.resend {
+            Resend::Never => Some(Failure::Server(error())),
+            Resend::AfterNoscript => self.call.asks().then_some(Failure::NotSent),
         }
-        self.by_text().await
     }
 
     async fn by_text(&self) -> Sent {
