@@ -3,6 +3,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `books.rs` | the books under their lock |
+//! | `agenda.rs` | which lanes are due when, for the watchdog and for the polls |
 //! | `lane.rs` | a ticket at the server and the local waiters that share it |
 //! | `gate.rs` | how readers come and go through a hold that they share, without the books |
 //! | `state.rs`, `state/` | what is in the books: what each event does to the lanes, without I/O |
@@ -28,6 +29,7 @@
 //! and dropped behind it, as are log lines written. (A waker that is dropped may be the last that keeps its task, and the
 //! task may have a guard: its release would wait for the section in which it is dropped.)
 
+mod agenda;
 mod books;
 mod errands;
 #[cfg(any(test, lockwright_loom))]

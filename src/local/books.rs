@@ -88,7 +88,7 @@ impl Books {
     pub fn renew_due(&self, around: &impl Surroundings) -> Moment {
         let next = self.with(around, State::renew_due);
         if mutant::is(Mutant::ArmedApart) {
-            self.with(around, |state, _, _| state.renew_armed = next);
+            self.with(around, |state, _, _| state.due.set_alarm_apart(next));
         }
         next
     }

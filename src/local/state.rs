@@ -30,6 +30,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::agenda::Agenda;
 use super::lane::{Lane, LaneId, LockRef, Phase, QueuePlace, Share, WaiterId};
 use super::outbox::Departure;
 use crate::backend::Epoch;
@@ -98,11 +99,9 @@ pub struct State {
     expired: BTreeMap<u64, Departure>,
     outcomes: BTreeMap<WaiterId, Outcome>,
     last_id: u64,
-    due: BTreeSet<(Moment, LaneId)>,
-    polls: BTreeSet<(Moment, LaneId)>,
-    /// When the watchdog, and the poller, look next.
-    pub renew_armed: Moment,
-    pub poll_armed: Moment,
+    /// What the watchdog is to see to.
+    pub due: Agenda,
+    polls: Agenda,
     epoch: Epoch,
     /// Which run of which server answered last, and how many there were.
     run_id: Option<String>,
@@ -132,10 +131,8 @@ impl State {
             expired: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             last_id: 0,
-            due: BTreeSet::new(),
-            polls: BTreeSet::new(),
-            renew_armed: Moment::ORIGIN,
-            poll_armed: Moment::ORIGIN,
+            due: Agenda::new(),
+            polls: Agenda::new(),
             epoch: 0,
             run_id: None,
             servers: 0,

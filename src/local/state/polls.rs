@@ -70,19 +70,16 @@ impl State {
     pub(super) fn set_poll(&mut self, id: LaneId, at: Option<Moment>, out: &mut Outbox) {
         let Some(waiting) = self.lanes.get_mut(&id).and_then(Lane::waiting) else { return };
         if let Some(old) = std::mem::replace(&mut waiting.poll_at, at) {
-            self.polls.remove(&(old, id));
+            self.polls.remove(old, id);
         }
         if let Some(at) = at {
-            self.polls.insert((at, id));
-            out.poll_sooner |= at < self.poll_armed;
+            out.poll_sooner |= self.polls.insert(at, id);
         }
     }
 
     /// Polls for every lane that is due. Returns when the next one is.
     pub fn poll_due(&mut self, now: Moment, out: &mut Outbox) -> Moment {
-        while let Some(&(at, id)) = self.polls.first()
-            && at <= now
-        {
+        while let Some(id) = self.polls.first(now) {
             if self.lanes.get_mut(&id).and_then(Lane::waiting).is_some_and(|waiting| !waiting.asking) {
                 self.ask(id, true, out);
             }
@@ -91,8 +88,7 @@ impl State {
             self.set_poll(id, Some(next), out);
         }
         out.poll_sooner = false;
-        self.poll_armed = self.polls.first().map_or(Moment::NEVER, |&(at, _)| at);
-        self.poll_armed
+        self.polls.set_alarm(now)
     }
 
     /// Every waiter asks: the connection is new, or messages were lost.

@@ -8,7 +8,6 @@ use crate::error::{ExtendError, LossReason};
 use crate::lease::trusted_until;
 use crate::local::lane::{Held, HoldRef, Lane, LaneId, Phase};
 use crate::local::outbox::{Due, Errand, Outbox, Report};
-use crate::mutant::{self, Mutant};
 
 /// How many holds one renewal call carries.
 const RENEWALS_PER_CALL: usize = 100;
@@ -17,7 +16,7 @@ impl State {
     /// Ends what has run out and renews what is due, most urgent first. Returns when to look next.
     pub fn renew_due(&mut self, now: Moment, out: &mut Outbox) -> Moment {
         let horizon = now.plus(Duration::from_secs(1));
-        let near: Vec<LaneId> = self.due.range(..=(horizon, LaneId::MAX)).map(|&(_, id)| id).collect();
+        let near: Vec<LaneId> = self.due.until(horizon).collect();
         let mut due = Vec::new();
         for id in near {
             if self.lanes[&id].held_is_over(now) {
@@ -34,11 +33,7 @@ impl State {
         let holds: Vec<Due> = due.into_iter().map(|(_, due)| due).collect();
         out.errands.extend(holds.chunks(RENEWALS_PER_CALL).map(|batch| Errand::Renew(batch.to_vec())));
         out.renew_sooner = false;
-        let next = self.due.first().map_or(Moment::NEVER, |&(at, _)| at);
-        if !mutant::is(Mutant::ArmedApart) {
-            self.renew_armed = next;
-        }
-        next
+        self.due.set_alarm(now)
     }
 
     /// What to renew of this lane, if it is due: a little early where it can share the call of others.
@@ -119,10 +114,9 @@ impl State {
     pub(super) fn set_due(&mut self, id: LaneId, at: Option<Moment>, out: &mut Outbox) {
         let Some(held) = self.lanes.get_mut(&id).and_then(Lane::held) else { return };
         let old = std::mem::replace(&mut held.due, at.unwrap_or(Moment::NEVER));
-        self.due.remove(&(old, id));
+        self.due.remove(old, id);
         if let Some(at) = at {
-            self.due.insert((at, id));
-            out.renew_sooner |= at < self.renew_armed;
+            out.renew_sooner |= self.due.insert(at, id);
         }
     }
 
