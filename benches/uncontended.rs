@@ -1,5 +1,5 @@
 //! What a lock costs that nobody else wants: `lock` and `unlock` on distinct locks, against two bare script calls
-//! through the same kind of connection.
+//! through the same kind of connection, and against the two calls of a naive lock.
 #![allow(clippy::disallowed_methods, missing_docs, reason = "a bench measures real time")]
 
 mod support;
@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use lockwright::Client;
 use lockwright::internals::backend::Backend;
-use support::{bare, floor_call, has_flag, median, quantile};
+use lockwright::internals::backend::Value;
+use lockwright::internals::ticket::{ClientId, Tickets};
+use support::{bare, floor_call, has_flag, median, naive_calls, quantile};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(600);
@@ -33,16 +35,19 @@ async fn run() {
     let client = Client::connect(&server.url()).await.expect("the server is there");
     let (floor, _events) = bare(&server.url()).await;
     if !has_flag("--json") {
-        println!("tasks  pairs/s  p50 us  p99 us  floor pairs/s  floor p50 us  p50/floor  pairs/floor");
+        println!(
+            "tasks  pairs/s  p50 us  p99 us  floor pairs/s  floor p50 us  p50/floor  pairs/floor  naive/floor  p50/naive"
+        );
     }
     for tasks in TASKS {
-        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        let (mut ours, mut bare, mut naive) = (Vec::new(), Vec::new(), Vec::new());
         round(tasks, |task| lock_pairs(client.clone(), task)).await;
         for _ in 0..ROUNDS {
             bare.push(round(tasks, |task| floor_pairs(floor.clone(), task)).await);
             ours.push(round(tasks, |task| lock_pairs(client.clone(), task)).await);
+            naive.push(round(tasks, |task| naive_pairs(floor.clone(), task)).await);
         }
-        report(tasks, &ours, &bare);
+        report(tasks, &ours, &bare, &naive);
     }
     client.close().await;
     floor.close().await;
@@ -87,16 +92,32 @@ async fn floor_pairs(floor: Arc<dyn Backend>, task: usize) -> Vec<u64> {
     times
 }
 
+async fn naive_pairs(floor: Arc<dyn Backend>, task: usize) -> Vec<u64> {
+    let (key, tickets) = (format!("naive:{task}"), Tickets::new(ClientId::random()));
+    let (end, mut times) = (Instant::now() + ROUND, Vec::new());
+    while Instant::now() < end {
+        let started = Instant::now();
+        for call in naive_calls(&key, &tickets.next().to_string()) {
+            let answer = floor.call(call, Duration::from_secs(1)).await.outcome;
+            assert!(matches!(answer, Ok(Value::Int(1..))), "{answer:?}");
+        }
+        times.push(nanos(started));
+    }
+    times
+}
+
 fn nanos(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn report(tasks: usize, ours: &[Round], bare: &[Round]) {
+fn report(tasks: usize, ours: &[Round], bare: &[Round], naive: &[Round]) {
     let of = |rounds: &[Round], what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
     // Ratios are taken round by round, against the floor beside it: the machine's speed drifts.
-    let ratio = |what: fn(&Round) -> f64| {
+    let ratio_of = |ours: &[Round], bare: &[Round], what: fn(&Round) -> f64| {
         median(ours.iter().zip(bare).map(|(ours, bare)| what(ours) / what(bare)).collect())
     };
+    let ratio = |what| ratio_of(ours, bare, what);
+    let (naive_x, p50_x_naive) = (ratio_of(naive, bare, |r| r.p50_us), ratio_of(ours, naive, |r| r.p50_us));
     let (pairs, p50, p99) = (of(ours, |r| r.pairs_per_s), of(ours, |r| r.p50_us), of(ours, |r| r.p99_us));
     let (floor_pairs, floor_p50) = (of(bare, |r| r.pairs_per_s), of(bare, |r| r.p50_us));
     let (p50_x, pairs_x) = (ratio(|r| r.p50_us), ratio(|r| r.pairs_per_s));
@@ -104,12 +125,13 @@ fn report(tasks: usize, ours: &[Round], bare: &[Round]) {
         println!(
             "{{\"bench\":\"uncontended\",\"tasks\":{tasks},\"pairs_per_s\":{pairs:.0},\"p50_us\":{p50:.1},\
              \"p99_us\":{p99:.1},\"floor_pairs_per_s\":{floor_pairs:.0},\"floor_p50_us\":{floor_p50:.1},\
-             \"p50_x_floor\":{p50_x:.3},\"pairs_x_floor\":{pairs_x:.3}}}"
+             \"p50_x_floor\":{p50_x:.3},\"pairs_x_floor\":{pairs_x:.3},\"naive_p50_x_floor\":{naive_x:.3},\
+             \"p50_x_naive\":{p50_x_naive:.3}}}"
         );
     } else {
         println!(
             "{tasks:>5}  {pairs:>7.0}  {p50:>6.1}  {p99:>6.1}  {floor_pairs:>13.0}  {floor_p50:>12.1}  \
-             {p50_x:>9.2}  {pairs_x:>11.2}"
+             {p50_x:>9.2}  {pairs_x:>11.2}  {naive_x:>11.2}  {p50_x_naive:>9.2}"
         );
     }
 }

@@ -21,6 +21,21 @@ use lockwright::internals::ticket::ClientId;
 pub static FLOOR: Script =
     Script { name: "bench/floor", version: 1, text: "return 1", parts: &[("bench/floor.lua", "return 1")] };
 
+/// The least that can be called a lock with a lease and a fencing token: no queue, no owner, no data loss survived.
+/// After <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>, with a counter for the token.
+static NAIVE_TAKE: Script = Script {
+    name: "bench/take",
+    version: 1,
+    text: "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and redis.call('INCR', KEYS[2])",
+    parts: &[],
+};
+static NAIVE_FREE: Script = Script {
+    name: "bench/free",
+    version: 1,
+    text: "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])",
+    parts: &[],
+};
+
 /// The library's own connection, without anything of it above.
 pub async fn bare(url: &str) -> (std::sync::Arc<dyn Backend>, EventReceiver) {
     let setup = Setup {
@@ -31,12 +46,19 @@ pub async fn bare(url: &str) -> (std::sync::Arc<dyn Backend>, EventReceiver) {
         clock: Clock::boot(),
         chance: Chance::from_system(),
     };
-    connect_with(setup, &[&FLOOR]).await.expect("the server is there")
+    connect_with(setup, &[&FLOOR, &NAIVE_TAKE, &NAIVE_FREE]).await.expect("the server is there")
 }
 
 /// A call that does nothing.
 pub fn floor_call(key: &str) -> Call {
     Call { script: &FLOOR, keys: [key].into(), args: Words::default() }
+}
+
+/// The two calls of a naive lock.
+pub fn naive_calls(key: &str, value: &str) -> [Call; 2] {
+    let token = format!("{key}:token");
+    let take = Call { script: &NAIVE_TAKE, keys: [key, &token].into(), args: [value, "30000"].into() };
+    [take, Call { script: &NAIVE_FREE, keys: [key].into(), args: [value].into() }]
 }
 
 /// Whether the command line has this flag.
