@@ -132,34 +132,32 @@ macro_rules! compose {
     };
     (@open $name:tt $version:tt $done:tt @acquire, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "lib/int.lua", "first/take_free.lua", "lib/tail_of.lua", "lib/write_lock.lua", @call,
+            "first/clock.lua", "lib/int.lua", "first/take_free.lua", "lib/write_lock.lua", @call,
             @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", "lib/advance.lua", @join,
-            "lib/find_place.lua", "lib/wait_behind.lua", "lib/enter_again.lua", "lib/take_turn.lua", "lib/acquire.lua",
-            $($rest)*)
+            "lib/find_place.lua", "lib/wait_behind.lua", "lib/enter_again.lua", "lib/take_turn.lua",
+            "lib/read_request.lua", "lib/acquire.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @leave, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "lib/int.lua", "first/free.lua", @call, @waiting, "lib/greet_client.lua", @save,
-            "lib/tail_of.lua", "lib/write_lock.lua", @walk, "lib/give.lua", "lib/advance.lua", @join,
-            "lib/drop_hold.lua", "lib/read_next.lua", "lib/others_wait.lua", "lib/hand_over.lua", "lib/leave.lua",
-            $($rest)*)
+            "first/clock.lua", "lib/int.lua", "first/hand_on.lua", @call, @waiting, "lib/greet_client.lua", @save,
+            "lib/write_lock.lua", @walk, "lib/give.lua", "lib/advance.lua", @join,
+            "lib/drop_hold.lua", "lib/read_request.lua", "lib/read_next.lua", "lib/others_wait.lua", "lib/hand_over.lua",
+            "lib/leave.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @acquire_shared, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "lib/int.lua", "lib/tail_of.lua", "lib/write_lock.lua", "first/take_free_shared.lua",
+            "first/clock.lua", "lib/int.lua", "lib/write_lock.lua", "first/take_free_shared.lua",
             @call, @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", @share,
             "lib/advance_shared.lua", @reads, "lib/next_reads.lua", "lib/is_reading.lua", "lib/others_wait.lua",
             "lib/refuse_write.lua", "lib/read_again.lua", @join, "lib/find_place.lua", "lib/wait_behind.lua",
-            "lib/enter_again.lua", "lib/share_turn.lua",
-            $($rest)*)
+            "lib/enter_again.lua", "lib/share_turn.lua", "lib/read_request.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @leave_shared, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "lib/int.lua", "lib/tail_of.lua", "lib/write_lock.lua", @call, @waiting,
+            "first/clock.lua", "lib/int.lua", "lib/write_lock.lua", @call, @waiting,
             "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", @share, "lib/next_reads.lua",
             "lib/tell_reads.lua", "lib/advance_shared.lua", @reads, "lib/keep_lock.lua", "lib/others_wait.lua", @join,
-            "lib/read_next.lua", "lib/hand_over.lua",
-            $($rest)*)
+            "lib/read_request.lua", "lib/read_next.lua", "lib/hand_over.lua", $($rest)*)
     };
     (@open $name:tt $version:tt [$($done:expr,)*] $part:expr, $($rest:tt)*) => {
         compose!(@open $name $version [$($done,)* $part,] $($rest)*)
@@ -175,14 +173,16 @@ macro_rules! compose {
 }
 use compose;
 
-/// The script `<kind>/<operation>`, whose body and what it uses are `@<word>`.
+/// The script `<kind>/<operation>`, whose body and what it uses are `@<word>`; what comes even before the clock, if
+/// anything, stands before that.
 macro_rules! operation {
-    ($kind:literal, $operation:literal, @ $parts:ident) => {
+    ($kind:literal, $operation:literal, $($first:literal,)? @ $parts:ident) => {
         compose!(
             concat!($kind, "/", $operation),
             1,
             [
                 concat!($kind, "/kind.lua"),
+                $($first,)?
                 "first/time.lua",
                 @ $parts,
                 concat!($kind, "/", $operation, ".v1.lua"),
@@ -326,20 +326,26 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// The ticket, and all else in one argument.
     fn push(&self, args: &mut Words) {
-        self.push_holder(args);
-        args.push_number(self.block);
-        args.push(self.label.as_deref().unwrap_or_default());
-    }
-
-    fn push_holder(&self, args: &mut Words) {
         push_ticket(self.ticket, args);
-        // A stored owner is never empty, so that the text after it can be told to be the label.
-        match self.owner {
-            Some(owner) => args.push(&owner.to_string()),
-            None => args.push("-"),
-        }
-        args.push_number(self.lease_millis);
+        args.write(|text| {
+            text.push_str(self.mode.as_str());
+            for number in [self.lease_millis, self.block] {
+                text.push(' ');
+                write_number(text, number);
+            }
+            text.push(' ');
+            // A stored owner is never empty, so that the text after it can be told to be the label.
+            match self.owner {
+                Some(owner) => text.push_str(&owner.to_string()),
+                None => text.push('-'),
+            }
+            if let Some(label) = self.label.as_deref().filter(|label| !label.is_empty()) {
+                text.push(' ');
+                text.push_str(label);
+            }
+        });
     }
 }
 

@@ -8,12 +8,9 @@
 -- KEYS[4]  string  K:token: the last fencing token
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  mine
--- ARGV[3]  owner   mine; - where I have none
--- ARGV[4]  ms      my lease
--- ARGV[5]  count   how many tokens my grant carries
--- ARGV[6]  text    my label; may be empty
--- ARGV[7]  ms      server time after which this call changes nothing
--- ARGV[8]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
+-- ARGV[3]  request  what I ask for with it
+-- ARGV[4]  ms      server time after which this call changes nothing
+-- ARGV[5]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holder in any case
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 -- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
 --            hold:ticket...

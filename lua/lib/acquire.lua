@@ -1,12 +1,10 @@
 -- acquire(kind): the body of <kind>/acquire for the kinds that exclude everybody else.
 local function acquire(kind)
   local call = open_call(kind)
-  local me = {
-    mode = 'exclusive', ticket = ARGV[2], owner = ARGV[3], lease = tonumber(ARGV[4]), block = tonumber(ARGV[5]),
-    label = ARGV[6], wait = ARGV[8],
-  }
+  local me = read_request(ARGV[2], ARGV[3])
+  me.wait = ARGV[5]
   -- A request that was stuck in a socket must not become a hold that nobody knows of.
-  if call.now > tonumber(ARGV[7]) then return { 'stale', call.now } end
+  if call.now > tonumber(ARGV[4]) then return { 'stale', call.now } end
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
   local waiting = read_waiting(call, me.ticket)

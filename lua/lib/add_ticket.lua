@@ -8,7 +8,5 @@ local function add_ticket(call, waiting, me)
   local client = touch_client(waiting, me.ticket)
   client.living = client.living + 1
   waiting.joined = me.ticket
-  waiting.joined_text = table.concat({
-    int(waiting.last), int(call.now), me.mode, int(me.lease), int(me.block), tail_of(me),
-  }, ' ')
+  waiting.joined_text = int(waiting.last) .. ' ' .. int(call.now) .. ' ' .. me.text
 end

@@ -21,7 +21,7 @@ local function let_in(call, waiting)
     tickets[at] = ticket
     scores[2 * at - 1], scores[2 * at] = text, ticket
     fields[#fields + 1] = ticket
-    fields[#fields + 1] = text .. ' ' .. tail_of(hold)
+    fields[#fields + 1] = text .. ' ' .. hold.tail
   end
   redis.call('ZADD', call.readers, unpack(scores))
   if lock.mode then

@@ -1,9 +1,9 @@
 -- read_entry(text): a ticket's field of K:waiting as a table; false where there is none.
 local function read_entry(text)
-  local sequence, arrival, mode, lease, block, owner, label =
-    (text or ''):match('^(%d+) (%d+) (%S+) (%d+) (%d+) (%S+) ?(.*)$')
+  local sequence, arrival, mode, lease, block, tail, owner =
+    (text or ''):match('^(%d+) (%d+) (%S+) (%d+) (%d+) ((%S+).*)$')
   return sequence and {
     sequence = tonumber(sequence), arrival = tonumber(arrival), mode = mode, lease = tonumber(lease),
-    block = tonumber(block), owner = owner, label = label,
+    block = tonumber(block), tail = tail, owner = owner,
   }
 end

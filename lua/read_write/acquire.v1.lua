@@ -10,13 +10,9 @@
 -- KEYS[5]  zset    K:readers: read holds
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  mine
--- ARGV[3]  owner   mine; - where I have none
--- ARGV[4]  ms      my lease
--- ARGV[5]  count   how many tokens my grant carries: 2 to write, 0 to read
--- ARGV[6]  text    my label; may be empty
--- ARGV[7]  ms      server time after which this call changes nothing
--- ARGV[8]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
--- ARGV[9]  mode    read or write
+-- ARGV[3]  request  what I ask for with it
+-- ARGV[4]  ms      server time after which this call changes nothing
+-- ARGV[5]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 --          (token: of a read, its version; waiting: of a read, whether a write does)
 -- RETURNS  queued now:ms place:count left:ms new:01 more:01 sequence:count living:count
@@ -40,12 +36,10 @@
 --            SPUBLISH TIME ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers = KEYS[5]
-local me = {
-  mode = ARGV[9], ticket = ARGV[2], owner = ARGV[3], lease = tonumber(ARGV[4]), block = tonumber(ARGV[5]),
-  label = ARGV[6], wait = ARGV[8],
-}
+local me = read_request(ARGV[2], ARGV[3])
+me.wait = ARGV[5]
 -- A request that was stuck in a socket must not become a hold that nobody knows of.
-if call.now > tonumber(ARGV[7]) then return { 'stale', call.now } end
+if call.now > tonumber(ARGV[4]) then return { 'stale', call.now } end
 local lock, foreign = read_shared(call, me.ticket, me.owner)
 if not lock then return { 'foreign_key', call.now, foreign } end
 local waiting = read_waiting(call, me.ticket)

@@ -11,9 +11,7 @@
 -- ARGV[1]  terms   of my client (nobody's deadline is set; deaf is not used)
 -- ARGV[2]  ticket  the write
 -- ARGV[3]  ticket  the read
--- ARGV[4]  owner   of both; - where they have none
--- ARGV[5]  ms      the lease of the read
--- ARGV[6]  text    its label; may be empty
+-- ARGV[4]  request  what it asks for
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 --          (token: the version of the read; waiting: whether a write does)
 -- RETURNS  lost now:ms
@@ -29,7 +27,7 @@
 local call = open_call(KIND)
 call.readers = KEYS[5]
 local write = ARGV[2]
-local me = { mode = 'read', ticket = ARGV[3], owner = ARGV[4], lease = tonumber(ARGV[5]), label = ARGV[6] }
+local me = read_request(ARGV[3], ARGV[4])
 local lock, foreign = read_shared(call, write, me.owner)
 if not lock then return { 'foreign_key', call.now, foreign } end
 if lock.kind and lock.kind ~= KIND then return { 'lost', call.now } end

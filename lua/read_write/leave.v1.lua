@@ -12,12 +12,8 @@
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  the one that leaves
 -- ARGV[3]  ticket  a new one of the same client; it and what follows may be left out
--- ARGV[4]  owner   its owner; - where it has none
--- ARGV[5]  ms      its lease
--- ARGV[6]  count   how many tokens its grant carries: 2 to write, 0 to read
--- ARGV[7]  text    its label; may be empty
--- ARGV[8]  ms      server time after which it is not queued
--- ARGV[9]  mode    read or write
+-- ARGV[4]  request  what it asks for
+-- ARGV[5]  ms      server time after which it is not queued
 -- RETURNS  gone now:ms more:01
 --          (it was no hold; more: acquire or leave again, this call got only part of the way)
 -- RETURNS  kept now:ms
@@ -61,7 +57,6 @@ if is_hold then
     return { 'kept', call.now }
   end
   local own = read_next(call)
-  if own then own.mode = ARGV[9] end
   local reply = hand_over(call, waiting, own)
   pass_on(call, waiting, untold)
   -- The first write tells them as it joins, here as in share_turn.

@@ -10,22 +10,21 @@
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  the one that leaves
 -- ARGV[3]  ticket  a new one of the same client; it and what follows may be left out
--- ARGV[4]  owner   its owner; - where it has none
--- ARGV[5]  ms      its lease
--- ARGV[6]  count   how many tokens its grant carries
--- ARGV[7]  text    its label; may be empty
--- ARGV[8]  ms      server time after which it is not queued
+-- ARGV[4]  request  what it asks for
+-- ARGV[5]  ms      server time after which it is not queued
 -- RETURNS  gone now:ms more:01
 --          (it was no hold; more: acquire or leave again, this call got only part of the way)
 -- RETURNS  kept now:ms
 --          (its owner has other holds)
+-- RETURNS  freed
+--          (it was the only hold, and nobody waits: the clock is not read)
 -- RETURNS  freed now:ms more:01 'none'
 -- RETURNS  freed now:ms more:01 'queued' place:count left:ms sequence:count
 -- RETURNS  freed now:ms more:01 'granted' token:token left:ms waiting:01
 -- RETURNS  foreign_key now:ms key:text
 -- WAKES    grant   the waiting ticket that the lock went to
 -- WAKES    lost    the same ticket, where its grant could not be given a lease
--- COST     5 (the only hold, nobody waits)
+-- COST     4 (the only hold, nobody waits)
 -- NEEDS    DEL EXISTS GET HDEL HEXISTS HGETALL HLEN HMGET HSET INCRBY LPUSH LRANGE LTRIM PEXPIRE PTTL PUBLISH RPUSH
 --          SET SPUBLISH TIME
 return leave(KIND)

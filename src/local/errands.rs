@@ -88,8 +88,9 @@ impl Local {
         };
         match decode(value) {
             Ok(Timed { server_millis, reply }) => {
-                let sample = Sample { server_millis, sent: answer.sent, received: answer.received };
-                state.heard(answer.epoch, sample);
+                let (sent, received) = (answer.sent, answer.received);
+                let sample = server_millis.map(|server_millis| Sample { server_millis, sent, received });
+                state.heard(answer.epoch, received, sample);
                 Ok(reply)
             }
             Err(Malformed) => Err(Setback::Final(Fault::Rejected {

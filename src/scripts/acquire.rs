@@ -22,7 +22,7 @@ pub struct Acquire<'a> {
 
 impl Acquire<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Words::with_capacity(9, 128);
+        let mut args = Words::with_capacity(5, 128);
         self.terms.push(self.deaf, &mut args);
         self.attempt.push(&mut args);
         args.push_number(self.not_after_millis);
@@ -31,9 +31,6 @@ impl Acquire<'_> {
             Wait::Join => "1",
             Wait::Poll => "2",
         });
-        if self.kind == Kind::ReadWrite {
-            args.push(self.attempt.mode.as_str());
-        }
         Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
     }
 }

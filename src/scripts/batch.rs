@@ -71,7 +71,11 @@ pub fn batch<'a>(calls: impl Iterator<Item = &'a Call> + Clone, micros: u64) -> 
 /// one of them ended by an error.
 pub fn outcomes(reply: Value, count: usize) -> (Vec<Option<Value>>, bool) {
     let Value::Array(replies) = reply else { return (vec![None; count], true) };
-    let is_reply = |reply: &Value| matches!(reply, Value::Array(_));
+    let is_reply = |reply: &Value| match reply {
+        Value::Array(_) => true,
+        Value::Bulk(text) => !text.is_empty(),
+        _ => false,
+    };
     let has_failed = replies.len() > count || !replies.iter().all(is_reply);
     let mut outcomes: Vec<_> = replies.into_iter().map(|reply| Some(reply).filter(is_reply)).collect();
     outcomes.resize(count, None);
@@ -80,7 +84,7 @@ pub fn outcomes(reply: Value, count: usize) -> (Vec<Option<Value>>, bool) {
 
 /// The batch of a kind, whose `acquire` and `leave` are `@<word>` with their bodies.
 macro_rules! of_both {
-    ($kind:literal, @ $acquire:ident, @ $leave:ident) => {
+    ($kind:literal, @ $acquire:ident, $($first:literal,)? @ $leave:ident) => {
         compose!(
             concat!($kind, "/batch"),
             1,
@@ -91,6 +95,7 @@ macro_rules! of_both {
                 concat!($kind, "/acquire.v1.lua"),
                 "batch/end.lua",
                 "batch/leave.lua",
+                $($first,)?
                 @ $leave,
                 concat!($kind, "/leave.v1.lua"),
                 "batch/end.lua",
@@ -101,6 +106,6 @@ macro_rules! of_both {
     };
 }
 
-pub(super) static REENTRANT: Script = of_both!("reentrant", @acquire, @leave);
-pub(super) static FAIR: Script = of_both!("fair", @acquire, @leave);
+pub(super) static REENTRANT: Script = of_both!("reentrant", @acquire, "first/free.lua", @leave);
+pub(super) static FAIR: Script = of_both!("fair", @acquire, "first/free.lua", @leave);
 pub(super) static READ_WRITE: Script = of_both!("read_write", @acquire_shared, @leave_shared);

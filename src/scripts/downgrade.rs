@@ -21,11 +21,10 @@ pub struct Downgrade<'a> {
 
 impl Downgrade<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Words::with_capacity(7, 192);
+        let mut args = Words::with_capacity(4, 192);
         self.terms.push(false, &mut args);
         push_ticket(self.write, &mut args);
-        self.read.push_holder(&mut args);
-        args.push(self.read.label.as_deref().unwrap_or_default());
+        self.read.push(&mut args);
         Call { script: &SCRIPT, keys: keys_with(self.keys, SHARED), args }
     }
 }
@@ -67,7 +66,6 @@ pub(super) static SCRIPT: Script = compose!(
         "first/time.lua",
         "first/clock.lua",
         "lib/int.lua",
-        "lib/tail_of.lua",
         "lib/write_lock.lua",
         @call,
         @waiting,
@@ -82,6 +80,7 @@ pub(super) static SCRIPT: Script = compose!(
         @reads,
         "lib/keep_lock.lua",
         "lib/others_wait.lua",
+        "lib/read_request.lua",
         "read_write/downgrade.v1.lua",
     ]
 );

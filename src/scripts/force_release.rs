@@ -75,7 +75,6 @@ pub(super) static SCRIPT: Script = compose!(
         "lib/read_holders.lua",
         @waiting,
         @save,
-        "lib/tail_of.lua",
         "lib/write_lock.lua",
         @walk,
         "lib/tell_ended.lua",

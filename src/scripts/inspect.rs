@@ -112,7 +112,7 @@ impl InspectReply {
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
         let (word, server_millis, mut items) = Items::open(value)?;
         let reply = match word {
-            "info" => Self::Info(LockInfo::read(server_millis, &mut items)?),
+            "info" => Self::Info(LockInfo::read(server_millis.ok_or(Malformed)?, &mut items)?),
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };

@@ -23,15 +23,12 @@ pub struct Leave<'a> {
 
 impl Leave<'_> {
     pub fn call(&self) -> Call {
-        let mut args = Words::with_capacity(9, 192);
+        let mut args = Words::with_capacity(5, 192);
         self.terms.push(self.deaf, &mut args);
         push_ticket(self.ticket, &mut args);
         if let Some((attempt, not_after_millis)) = self.next {
             attempt.push(&mut args);
             args.push_number(not_after_millis);
-            if self.kind == Kind::ReadWrite {
-                args.push(attempt.mode.as_str());
-            }
         }
         Call { script: script(self.kind), keys: keys_of(self.kind, self.keys), args }
     }
@@ -77,6 +74,10 @@ impl LeaveReply {
 
     /// Reads the script's reply.
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
+        if matches!(value, Value::Bulk(text) if text == b"freed") {
+            let reply = Self::Freed { more: false, next: Next::None };
+            return Ok(Timed { server_millis: None, reply });
+        }
         let (word, server_millis, mut items) = Items::open(value)?;
         let reply = match word {
             "gone" => Self::Gone { more: items.flag()? },
@@ -110,6 +111,6 @@ fn script(kind: Kind) -> &'static Script {
     }
 }
 
-pub(super) static REENTRANT: Script = operation!("reentrant", "leave", @leave);
-pub(super) static FAIR: Script = operation!("fair", "leave", @leave);
+pub(super) static REENTRANT: Script = operation!("reentrant", "leave", "first/free.lua", @leave);
+pub(super) static FAIR: Script = operation!("fair", "leave", "first/free.lua", @leave);
 pub(super) static READ_WRITE: Script = operation!("read_write", "leave", @leave_shared);

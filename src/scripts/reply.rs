@@ -5,10 +5,10 @@ use thiserror::Error;
 use crate::backend::Value;
 use crate::ticket::Ticket;
 
-/// A reply, and the server's clock when it was given.
+/// A reply, and the server's clock when it was given, where it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timed<T> {
-    pub server_millis: u64,
+    pub server_millis: Option<u64>,
     pub reply: T,
 }
 
@@ -17,53 +17,69 @@ pub struct Timed<T> {
 #[error("the server sent a reply that none of our scripts gives")]
 pub struct Malformed;
 
-/// What is left to read of an array.
-pub(super) struct Items<'a>(std::slice::Iter<'a, Value>);
+/// What is left to read of a reply.
+pub(super) enum Items<'a> {
+    Array(std::slice::Iter<'a, Value>),
+    /// The same in one text: the usual replies, which cost less so.
+    Text(std::str::Split<'a, char>),
+}
+
+/// One of them.
+enum Item<'a> {
+    Value(&'a Value),
+    Word(&'a str),
+}
 
 impl<'a> Items<'a> {
-    /// Opens an array.
+    /// Opens an array, or a text of items with blanks between.
     pub(super) fn of(value: &'a Value) -> Result<Self, Malformed> {
         match value {
-            Value::Array(items) => Ok(Self(items.iter())),
+            Value::Array(items) => Ok(Self::Array(items.iter())),
+            Value::Bulk(bytes) => Ok(Self::Text(utf8(bytes)?.split(' '))),
             _ => Err(Malformed),
         }
     }
 
     /// Opens a reply: its word, its time, and the rest.
-    pub(super) fn open(value: &'a Value) -> Result<(&'a str, u64, Self), Malformed> {
+    pub(super) fn open(value: &'a Value) -> Result<(&'a str, Option<u64>, Self), Malformed> {
         let mut items = Self::of(value)?;
-        Ok((items.text()?, items.number()?, items))
+        Ok((items.text()?, Some(items.number()?), items))
     }
 
     /// Ends the reading: an item too many is as wrong as one too few.
     pub(super) fn close<T>(mut self, reply: T) -> Result<T, Malformed> {
-        self.0.next().map_or(Ok(reply), |_| Err(Malformed))
+        if self.next().is_ok() { Err(Malformed) } else { Ok(reply) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.as_slice().is_empty()
+        match self {
+            Self::Array(items) => items.as_slice().is_empty(),
+            Self::Text(words) => words.clone().next().is_none(),
+        }
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
         match self.next()? {
-            Value::Bulk(bytes) => std::str::from_utf8(bytes).map_err(|_| Malformed),
-            Value::Status(text) => Ok(text),
-            _ => Err(Malformed),
+            Item::Value(Value::Bulk(bytes)) => utf8(bytes),
+            Item::Value(Value::Status(text)) => Ok(text),
+            Item::Word(word) => Ok(word),
+            Item::Value(_) => Err(Malformed),
         }
     }
 
-    /// Text from a user's hand, which may be no UTF-8 where somebody else wrote it.
+    /// Text from a user's hand, which may be no UTF-8 where somebody else wrote it, and may have blanks.
     pub(super) fn lossy(&mut self) -> Result<String, Malformed> {
         match self.next()? {
-            Value::Bulk(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+            Item::Value(Value::Bulk(bytes)) => Ok(String::from_utf8_lossy(bytes).into_owned()),
             _ => Err(Malformed),
         }
     }
 
     pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
         match self.next()? {
-            Value::Int(number) => Ok(*number),
-            _ => Err(Malformed),
+            Item::Value(Value::Int(number)) => Ok(*number),
+            Item::Word(word) => word.parse().map_err(|_| Malformed),
+            Item::Value(_) => Err(Malformed),
         }
     }
 
@@ -84,12 +100,23 @@ impl<'a> Items<'a> {
     }
 
     pub(super) fn array(&mut self) -> Result<Items<'a>, Malformed> {
-        Items::of(self.next()?)
+        match self.next()? {
+            Item::Value(Value::Array(items)) => Ok(Self::Array(items.iter())),
+            _ => Err(Malformed),
+        }
     }
 
-    fn next(&mut self) -> Result<&'a Value, Malformed> {
-        self.0.next().ok_or(Malformed)
+    fn next(&mut self) -> Result<Item<'a>, Malformed> {
+        let next = match self {
+            Self::Array(items) => items.next().map(Item::Value),
+            Self::Text(words) => words.next().map(Item::Word),
+        };
+        next.ok_or(Malformed)
     }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed)
 }
 
 #[cfg(test)]
@@ -116,6 +143,20 @@ mod tests {
             Value::Status("OK".into()),
         ];
         let mut replies = others.to_vec();
+        for rest in [
+            "",
+            " ",
+            " 1",
+            " 1 2 3",
+            " 1 2 3 ",
+            " 1 2 3 2",
+            " 1 2  0",
+            " 1 2 3 0 0",
+            " 1 2 -3 0",
+            " 1 2 3 none",
+        ] {
+            replies.push(Value::Bulk(format!("granted{rest}").into_bytes()));
+        }
         for word in &first {
             replies.push(word.clone());
             replies.push(Value::Array(vec![word.clone()]));
@@ -132,6 +173,21 @@ mod tests {
             }
         }
         replies
+    }
+
+    #[test]
+    fn the_usual_replies_are_texts() {
+        let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+        let granted = AcquireReply::decode(&text("granted 1785000000000 1785000000000123 30000 1")).unwrap();
+        assert_eq!(granted.server_millis, Some(1_785_000_000_000));
+        let grant = Granted { token: 1_785_000_000_000_123, left_millis: 30_000, waiting: true };
+        assert_eq!(granted.reply, AcquireReply::Granted(grant));
+        let freed = LeaveReply::Freed { more: false, next: Next::None };
+        for (reply, server_millis) in [("freed", None), ("freed 7 0 none", Some(7))] {
+            let reply = LeaveReply::decode(&text(reply)).unwrap();
+            assert_eq!(reply, Timed { server_millis, reply: freed.clone() });
+        }
+        assert_eq!(LeaveReply::decode(&text("freed ")), Err(Malformed));
     }
 
     #[test]

@@ -109,14 +109,14 @@ pub fn write_number(text: &mut String, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut first = digits.len() - 1;
     loop {
-        digits[first] += u8::try_from(number % 10).expect("it is a digit");
+        digits[first] += (number % 10) as u8;
         number /= 10;
         if number == 0 {
             break;
         }
         first -= 1;
     }
-    digits[first..].iter().for_each(|&digit| text.push(char::from(digit)));
+    text.push_str(std::str::from_utf8(&digits[first..]).expect("they are digits"));
 }
 
 #[cfg(test)]

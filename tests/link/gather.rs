@@ -171,7 +171,7 @@ async fn a_call_on_a_lock_of_a_batch_under_way_comes_behind_it() {
     let server = Server::start();
     let caller = Caller::new(&server, Kind::Reentrant).await;
     let (broken_ticket, mut broken) = caller.acquire("broken");
-    set_arg(&mut broken, 3, "long");
+    set_arg(&mut broken, 2, "long");
     let inspect = |name: &str| Inspect { keys: &LockKeys::new(&Namespace::default(), name).unwrap() }.call();
     server.signal("STOP");
     let [(_, first), (ticket, one), (_, two)] = ["first", "one", "two"].map(|name| caller.acquire(name));
@@ -219,7 +219,7 @@ async fn a_call_that_fails_is_told_why() {
     let caller = Caller::new(&server, Kind::Reentrant).await;
     let broken = || {
         let (_, mut call) = caller.acquire("broken");
-        set_arg(&mut call, 3, "long");
+        set_arg(&mut call, 2, "long");
         caller.send(call)
     };
     let sound = |name: &str| caller.send(caller.acquire(name).1);

@@ -114,7 +114,7 @@ fn a_call_that_fails_ends_none_of_the_others() {
         for (name, attempt) in ["x", "y", "z"].into_iter().zip(&attempts) {
             calls.push(acquire_on(&mut rig, name, attempt));
         }
-        set_arg(&mut calls[1], 3, "long");
+        set_arg(&mut calls[1], 2, "long");
         let (replies, has_failed) = together(&mut rig, &calls, LONG);
         assert!(has_failed);
         assert_eq!(replies[1], None);

@@ -161,9 +161,10 @@ pub fn outcome(before: &Held, after: &Held) -> Result<Option<Ticket>, ()> {
 }
 
 fn first_word(reply: &Value) -> &str {
-    let Value::Array(items) = reply else { return "" };
-    match items.first() {
-        Some(Value::Bulk(bytes)) => std::str::from_utf8(bytes).unwrap_or_default(),
-        _ => "",
-    }
+    let first = match reply {
+        Value::Array(items) => items.first(),
+        text => Some(text),
+    };
+    let Some(Value::Bulk(bytes)) = first else { return "" };
+    std::str::from_utf8(bytes).unwrap_or_default().split(' ').next().unwrap_or_default()
 }

@@ -66,11 +66,11 @@ impl State {
         self.refused = Some(fault);
     }
 
-    /// The server's time in a reply: the newest of this connection is the sample.
-    pub fn heard(&mut self, epoch: Epoch, sample: Sample) {
-        self.heard = self.heard.max(sample.received);
-        if epoch == self.epoch && self.sample.is_some_and(|known| known.received <= sample.received) {
-            self.sample = Some(sample);
+    /// A reply came, perhaps with the server's time: the newest of this connection is the sample.
+    pub fn heard(&mut self, epoch: Epoch, received: Moment, sample: Option<Sample>) {
+        self.heard = self.heard.max(received);
+        if epoch == self.epoch && self.sample.is_some_and(|known| known.received <= received) {
+            self.sample = sample.or(self.sample);
         }
     }
 

@@ -242,7 +242,7 @@ fn a_stale_request_changes_nothing() {
     let a = rig.client();
     for attempt in [a.read(), a.write()] {
         let mut call = rig.acquire_call(&attempt, Wait::Join);
-        set_arg(&mut call, 6, &(rig.now() - 1).to_string());
+        set_arg(&mut call, 3, &(rig.now() - 1).to_string());
         let reply = AcquireReply::decode(&rig.value(&call)).unwrap().reply;
         assert_eq!(reply, AcquireReply::Stale);
         assert!(rig.all_keys().is_empty());
