@@ -84,9 +84,7 @@ async fn reentry(times: u64) {
 }
 
 fn granted(token: u64) -> Value {
-    let token = i64::try_from(token).expect("a token");
-    let numbers = [1_785_000_000_000, token, 30_000, 0].map(Value::Int);
-    Value::Array([Value::Bulk(b"granted".to_vec())].into_iter().chain(numbers).collect())
+    Value::Bulk(format!("granted 1785000000000 {token} 30000 0").into_bytes())
 }
 
 /// A client of a server that grants whatever is asked for.
