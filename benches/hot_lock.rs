@@ -2,8 +2,6 @@
 //! them and the server, against what others do: wake everybody (`broadcast`), or retry (`poll`).
 #![allow(clippy::disallowed_methods, missing_docs, reason = "a bench measures real time")]
 
-#[path = "hot_lock/delay.rs"]
-mod delay;
 #[path = "hot_lock/designs.rs"]
 mod designs;
 #[path = "hot_lock/figures.rs"]
@@ -18,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use figures::{Figures, Order, Section};
 use support::server::Server;
-use support::{bare, floor_call, has_flag, median, monotonic, quantile};
+use support::{bare, delay, floor_call, has_flag, median, monotonic, quantile};
 
 /// Each run lasts this long; its first second is not counted.
 const RUN: Duration = Duration::from_secs(6);

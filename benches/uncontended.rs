@@ -11,11 +11,12 @@ use lockwright::Client;
 use lockwright::internals::backend::Backend;
 use lockwright::internals::backend::Value;
 use lockwright::internals::ticket::{ClientId, Tickets};
-use support::{bare, floor_call, has_flag, median, naive_calls, quantile};
+use support::{bare, delay, floor_call, has_flag, median, naive_calls, quantile};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(600);
-const TASKS: [usize; 4] = [1, 16, 64, 256];
+/// The nominal round trip in milliseconds (0: loopback), and how many tasks.
+const CELLS: [(u64, usize); 6] = [(0, 1), (0, 16), (0, 64), (0, 256), (1, 1), (1, 64)];
 
 /// One round: how many pairs a second, and each pair's time.
 struct Round {
@@ -32,14 +33,18 @@ fn main() {
 
 async fn run() {
     let server = support::server::Server::start();
-    let client = Client::connect(&server.url()).await.expect("the server is there");
-    let (floor, _events) = bare(&server.url()).await;
     if !has_flag("--json") {
         println!(
-            "tasks  pairs/s  p50 us  p99 us  floor pairs/s  floor p50 us  p50/floor  pairs/floor  naive/floor  p50/naive"
+            "rtt ms  tasks  pairs/s  p50 us  p99 us  floor pairs/s  floor p50 us  p50/floor  pairs/floor  naive/floor  p50/naive"
         );
     }
-    for tasks in TASKS {
+    for (rtt_ms, tasks) in CELLS {
+        let url = match rtt_ms {
+            0 => server.url(),
+            _ => delay::start(server.port(), Duration::from_micros(rtt_ms * 500)),
+        };
+        let client = Client::connect(&url).await.expect("the server is there");
+        let (floor, _events) = bare(&url).await;
         let (mut ours, mut bare, mut naive) = (Vec::new(), Vec::new(), Vec::new());
         round(tasks, |task| lock_pairs(client.clone(), task)).await;
         for _ in 0..ROUNDS {
@@ -47,10 +52,10 @@ async fn run() {
             ours.push(round(tasks, |task| lock_pairs(client.clone(), task)).await);
             naive.push(round(tasks, |task| naive_pairs(floor.clone(), task)).await);
         }
-        report(tasks, &ours, &bare, &naive);
+        report((rtt_ms, tasks), &ours, &bare, &naive);
+        client.close().await;
+        floor.close().await;
     }
-    client.close().await;
-    floor.close().await;
 }
 
 async fn round<F>(tasks: usize, pairs: impl Fn(usize) -> F) -> Round
@@ -110,7 +115,7 @@ fn nanos(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn report(tasks: usize, ours: &[Round], bare: &[Round], naive: &[Round]) {
+fn report((rtt_ms, tasks): (u64, usize), ours: &[Round], bare: &[Round], naive: &[Round]) {
     let of = |rounds: &[Round], what: fn(&Round) -> f64| median(rounds.iter().map(what).collect());
     // Ratios are taken round by round, against the floor beside it: the machine's speed drifts.
     let ratio_of = |ours: &[Round], bare: &[Round], what: fn(&Round) -> f64| {
@@ -123,14 +128,14 @@ fn report(tasks: usize, ours: &[Round], bare: &[Round], naive: &[Round]) {
     let (p50_x, pairs_x) = (ratio(|r| r.p50_us), ratio(|r| r.pairs_per_s));
     if has_flag("--json") {
         println!(
-            "{{\"bench\":\"uncontended\",\"tasks\":{tasks},\"pairs_per_s\":{pairs:.0},\"p50_us\":{p50:.1},\
+            "{{\"bench\":\"uncontended\",\"rtt_ms\":{rtt_ms},\"tasks\":{tasks},\"pairs_per_s\":{pairs:.0},\"p50_us\":{p50:.1},\
              \"p99_us\":{p99:.1},\"floor_pairs_per_s\":{floor_pairs:.0},\"floor_p50_us\":{floor_p50:.1},\
              \"p50_x_floor\":{p50_x:.3},\"pairs_x_floor\":{pairs_x:.3},\"naive_p50_x_floor\":{naive_x:.3},\
              \"p50_x_naive\":{p50_x_naive:.3}}}"
         );
     } else {
         println!(
-            "{tasks:>5}  {pairs:>7.0}  {p50:>6.1}  {p99:>6.1}  {floor_pairs:>13.0}  {floor_p50:>12.1}  \
+            "{rtt_ms:>6}  {tasks:>5}  {pairs:>7.0}  {p50:>6.1}  {p99:>6.1}  {floor_pairs:>13.0}  {floor_p50:>12.1}  \
              {p50_x:>9.2}  {pairs_x:>11.2}  {naive_x:>11.2}  {p50_x_naive:>9.2}"
         );
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, reason = "each bench uses its own part of it")]
 #![allow(clippy::disallowed_methods, reason = "a bench measures real time")]
 
+pub mod delay;
 #[path = "../../tests/support/resp.rs"]
 pub mod resp;
 #[path = "../../tests/support/server.rs"]
