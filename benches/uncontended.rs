@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright::Client;
-use lockwright::internals::backend::Backend;
-use lockwright::internals::backend::Value;
+use lockwright::internals::backend::{Backend, Value};
 use lockwright::internals::ticket::{ClientId, Tickets};
 use support::{bare, delay, floor_call, has_flag, median, naive_calls, quantile};
 

@@ -2,7 +2,7 @@
 //!
 //! A reply is a line of items with `|` behind each: `i7` a number, `n` nil, `t..` a bulk string, `s..` a status, `[`
 //! and `]` around the items of an array within it. What is none of these is a bulk string. The line as a whole is an
-//! array.
+//! array; a line without `|` is one text.
 
 use lockwright::internals::backend::Value;
 use lockwright::internals::scripts::{
@@ -14,6 +14,9 @@ const DEEPEST: usize = 16;
 
 /// The reply that `bytes` stand for. Each has one.
 pub fn read(bytes: &[u8]) -> Value {
+    if !bytes.contains(&b'|') {
+        return Value::Bulk(bytes.to_vec());
+    }
     let mut open: Vec<Vec<Value>> = vec![Vec::new()];
     for item in bytes.split(|&byte| byte == b'|') {
         let value = match item {

@@ -3,7 +3,7 @@
 local function leave(kind)
   local call = open_call(kind)
   call.advance = advance
-  local ticket = ARGV[2]
+  local ticket, own = ARGV[2], read_next(call)
   local lock = read_lock(call)
   if not lock then return { 'foreign_key', call.now, call.lock } end
   -- A release does not fail for a queue that is not ours.
@@ -15,7 +15,7 @@ local function leave(kind)
     waiting.clients[client_of(unheard)].unreachable, call.offers = true, 1
   end
   if unheard or lock.kind == kind and lock.holds[ticket] then
-    if unheard or not drop_hold(call, lock, ticket) then return hand_over(call, waiting, read_next(call)) end
+    if unheard or not drop_hold(call, lock, ticket) then return hand_over(call, waiting, own) end
     save_waiting(call, waiting)
     return { 'kept', call.now }
   end

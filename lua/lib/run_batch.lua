@@ -10,7 +10,8 @@ local function run_batch(scripts, width)
     local last = arg + 1 + ARGV[arg + 1]
     local args = { ARGV[1], unpack(ARGV, arg + 2, last) }
     local is_done, reply = pcall(scripts[ARGV[arg]], keys, args, time)
-    replies[#replies + 1] = is_done and not reply.err and reply
+    local has_failed = not is_done or type(reply) == 'table' and reply.err
+    replies[#replies + 1] = not has_failed and reply
     key, arg = key + width, last + 1
     time = redis.call('TIME')
     if time[1] * 1000000 + time[2] - began > tonumber(ARGV[2]) then break end

@@ -33,7 +33,7 @@
 --            ZADD ZRANGE ZRANGEBYSCORE ZREM ZSCORE
 local call = open_call(KIND)
 call.readers, call.advance = KEYS[5], advance_shared
-local ticket = ARGV[2]
+local ticket, own = ARGV[2], read_next(call)
 -- First of all a write that is allowed when memory is full: then all that follow are too.
 local dropped = peek('ZREM', call.readers, ticket)
 if not dropped then return { 'foreign_key', call.now, call.readers } end
@@ -56,7 +56,6 @@ if is_hold then
     save_waiting(call, waiting)
     return { 'kept', call.now }
   end
-  local own = read_next(call)
   local reply = hand_over(call, waiting, own)
   pass_on(call, waiting, untold)
   -- The first write tells them as it joins, here as in share_turn.

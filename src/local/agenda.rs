@@ -10,6 +10,7 @@ use crate::mutant::{self, Mutant};
 #[derive(Debug)]
 pub struct Agenda {
     due: BTreeSet<(Moment, LaneId)>,
+    /// The task looks then, at the latest. Whoever makes it earlier has the task told, and others rely on that.
     alarm: Moment,
 }
 
@@ -19,7 +20,7 @@ impl Agenda {
         Self { due: BTreeSet::new(), alarm: Moment::ORIGIN }
     }
 
-    /// Returns whether the task must be told to look sooner than it would.
+    /// Enters a lane. Returns whether the task must be told to look sooner than it would.
     pub fn insert(&mut self, at: Moment, lane: LaneId) -> bool {
         self.due.insert((at, lane));
         let is_sooner = at < self.alarm;

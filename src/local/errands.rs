@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::Local;
 use super::outbox::Errand;
-use super::state::{Sample, State};
+use super::state::State;
 use crate::backend::fault::{Verdict, judge};
 use crate::backend::{Answer, Epoch, Failure, Pending, Value};
 use crate::clock::Moment;
@@ -74,7 +74,7 @@ impl Local {
         }
     }
 
-    /// Reads an answer, and takes the server's time in it as the newest sample.
+    /// Reads an answer, and takes the server's time, if it tells that, as the newest sample.
     fn read<T>(
         &self,
         state: &mut State,
@@ -88,9 +88,7 @@ impl Local {
         };
         match decode(value) {
             Ok(Timed { server_millis, reply }) => {
-                let (sent, received) = (answer.sent, answer.received);
-                let sample = server_millis.map(|server_millis| Sample { server_millis, sent, received });
-                state.heard(answer.epoch, received, sample);
+                state.heard(answer, server_millis);
                 Ok(reply)
             }
             Err(Malformed) => Err(Setback::Final(Fault::Rejected {

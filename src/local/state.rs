@@ -99,7 +99,7 @@ pub struct State {
     expired: BTreeMap<u64, Departure>,
     outcomes: BTreeMap<WaiterId, Outcome>,
     last_id: u64,
-    /// What the watchdog is to see to.
+    /// What the watchdog, and the poller, are to see to.
     pub due: Agenda,
     polls: Agenda,
     epoch: Epoch,

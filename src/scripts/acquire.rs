@@ -22,6 +22,7 @@ pub struct Acquire<'a> {
 
 impl Acquire<'_> {
     pub fn call(&self) -> Call {
+        debug_assert!(self.attempt.is_of(self.kind));
         let mut args = Words::with_capacity(5, 128);
         self.terms.push(self.deaf, &mut args);
         self.attempt.push(&mut args);
@@ -128,7 +129,7 @@ impl AcquireReply {
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };
-        items.close(Timed { server_millis, reply })
+        items.close(Timed { server_millis: Some(server_millis), reply })
     }
 }
 

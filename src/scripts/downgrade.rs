@@ -54,7 +54,7 @@ impl DowngradeReply {
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };
-        items.close(Timed { server_millis, reply })
+        items.close(Timed { server_millis: Some(server_millis), reply })
     }
 }
 

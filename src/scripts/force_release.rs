@@ -60,7 +60,7 @@ impl ForceReleaseReply {
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };
-        items.close(Timed { server_millis, reply })
+        items.close(Timed { server_millis: Some(server_millis), reply })
     }
 }
 

@@ -112,11 +112,11 @@ impl InspectReply {
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
         let (word, server_millis, mut items) = Items::open(value)?;
         let reply = match word {
-            "info" => Self::Info(LockInfo::read(server_millis.ok_or(Malformed)?, &mut items)?),
+            "info" => Self::Info(LockInfo::read(server_millis, &mut items)?),
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };
-        items.close(Timed { server_millis, reply })
+        items.close(Timed { server_millis: Some(server_millis), reply })
     }
 }
 

@@ -27,6 +27,7 @@ impl Leave<'_> {
         self.terms.push(self.deaf, &mut args);
         push_ticket(self.ticket, &mut args);
         if let Some((attempt, not_after_millis)) = self.next {
+            debug_assert!(attempt.is_of(self.kind));
             attempt.push(&mut args);
             args.push_number(not_after_millis);
         }
@@ -75,6 +76,7 @@ impl LeaveReply {
     /// Reads the script's reply.
     pub fn decode(value: &Value) -> Result<Timed<Self>, Malformed> {
         if matches!(value, Value::Bulk(text) if text == b"freed") {
+            // Nobody waits: the script has not read the clock.
             let reply = Self::Freed { more: false, next: Next::None };
             return Ok(Timed { server_millis: None, reply });
         }
@@ -86,7 +88,7 @@ impl LeaveReply {
             "foreign_key" => Self::ForeignKey { key: items.lossy()? },
             _ => return Err(Malformed),
         };
-        items.close(Timed { server_millis, reply })
+        items.close(Timed { server_millis: Some(server_millis), reply })
     }
 }
 

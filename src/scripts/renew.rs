@@ -75,7 +75,7 @@ impl RenewReply {
                 }
             });
         }
-        Ok(Timed { server_millis, reply: Self { holds } })
+        items.close(Timed { server_millis: Some(server_millis), reply: Self { holds } })
     }
 }
 

@@ -31,24 +31,19 @@ enum Item<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Opens an array, or a text of items with blanks between.
-    pub(super) fn of(value: &'a Value) -> Result<Self, Malformed> {
-        match value {
-            Value::Array(items) => Ok(Self::Array(items.iter())),
-            Value::Bulk(bytes) => Ok(Self::Text(Some(utf8(bytes)?))),
-            _ => Err(Malformed),
-        }
-    }
-
-    /// Opens a reply: its word, its time, and the rest.
-    pub(super) fn open(value: &'a Value) -> Result<(&'a str, Option<u64>, Self), Malformed> {
-        let mut items = Self::of(value)?;
-        Ok((items.text()?, Some(items.number()?), items))
+    /// Opens a reply, an array or a text of items with blanks between: its word, its time, and the rest.
+    pub(super) fn open(value: &'a Value) -> Result<(&'a str, u64, Self), Malformed> {
+        let mut items = match value {
+            Value::Array(items) => Self::Array(items.iter()),
+            Value::Bulk(bytes) => Self::Text(Some(utf8(bytes)?)),
+            _ => return Err(Malformed),
+        };
+        Ok((items.text()?, items.number()?, items))
     }
 
     /// Ends the reading: an item too many is as wrong as one too few.
-    pub(super) fn close<T>(mut self, reply: T) -> Result<T, Malformed> {
-        if self.next().is_ok() { Err(Malformed) } else { Ok(reply) }
+    pub(super) fn close<T>(self, reply: T) -> Result<T, Malformed> {
+        if self.is_empty() { Ok(reply) } else { Err(Malformed) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -181,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_replies_are_texts() {
+    fn a_text_is_read_word_by_word() {
         let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         let granted = AcquireReply::decode(&text("granted 1785000000000 1785000000000123 30000 1")).unwrap();
         assert_eq!(granted.server_millis, Some(1_785_000_000_000));

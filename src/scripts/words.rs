@@ -1,4 +1,4 @@
-//! The words of a call, end to end in one text: a script call has about fifteen, and one by one each would be allocated,
+//! The words of a call, end to end in one text: a script call has six to ten, and one by one each would be allocated,
 //! and set free on another thread than it was allocated on.
 
 use std::ops::Index;

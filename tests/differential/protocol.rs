@@ -14,6 +14,7 @@ use super::generate::{Check, Dice, Step, WILD};
 use super::known::Facts;
 
 /// In front of a script, on its first line: `TIME` is what the last two arguments say.
+const LEASES: [&str; 6] = ["30000", "30000", "20000", "60000", "3600000", "86400000"];
 const OWN_CLOCK: &str = "local redis = (function(real, now) \
     local function timed(call) return function(name, ...) \
     if name == 'TIME' then return now end return call(name, ...) end end \
@@ -137,7 +138,7 @@ impl Protocol {
                 script.keys.iter().filter(|slot| slot.repeated == repeated).map(|slot| slot.key(lock)),
             );
             let slots = script.args.iter().filter(|slot| slot.repeated == repeated);
-            args.extend(slots.map(|slot| self.arg(dice, facts, slot)));
+            args.extend(slots.map(|slot| self.arg(dice, facts, script, slot)));
         };
         add(dice.pick(&LOCKS), false);
         (0..rounds).for_each(|_| add(dice.pick(&LOCKS), true));
@@ -154,14 +155,24 @@ impl Protocol {
         (keys, args)
     }
 
-    fn arg(&self, dice: &Dice, facts: &Facts, slot: &Slot) -> Vec<u8> {
+    fn arg(&self, dice: &Dice, facts: &Facts, script: &Timed, slot: &Slot) -> Vec<u8> {
         let micros = self.micros.borrow();
         let now = micros[micros.len() - 1];
         let text = match slot.kind.as_str() {
             "ms" if slot.note.contains("server time") => {
                 (now / 1000 + 2000 - dice.below(3000) as u64).to_string()
             }
-            "ms" => dice.pick(&["30000", "30000", "20000", "60000", "3600000", "86400000"]).to_owned(),
+            "ms" => dice.pick(&LEASES).to_owned(),
+            "request" => {
+                let modes = match script.name.starts_with("read_write/") {
+                    true => ["read", "read", "write"],
+                    false => ["exclusive"; 3],
+                };
+                let (mode, lease, block) =
+                    (dice.pick(&modes), dice.pick(&LEASES), dice.pick(&["1", "2", "64", "0"]));
+                let owner = dice.pick(&["-", "-", CLIENTS[0], CLIENTS[2]]);
+                format!("{mode} {lease} {block} {owner}{}", dice.pick(&["", " web 1", " x"]))
+            }
             "terms" => {
                 let millis = ["30000", "20000", "60000", "3600000"];
                 let sharded = if facts.has_sharded_channels() { dice.below(2) } else { 0 };
@@ -170,13 +181,10 @@ impl Protocol {
             }
             "01" => dice.below(2).to_string(),
             "012" => dice.below(3).to_string(),
-            "count" => dice.pick(&["1", "2", "64", "0"]).to_owned(),
             "ticket" => format!("{}:{}", dice.pick(&CLIENTS), dice.below(6)),
-            "owner" => dice.pick(&["-", "-", CLIENTS[0], CLIENTS[2]]).to_owned(),
             "token" => (micros[dice.below(micros.len())] + dice.below(2) as u64).to_string(),
-            "mode" => dice.pick(&["read", "read", "write"]).to_owned(),
             "text" => dice.pick(&["", "web 1", "x"]).to_owned(),
-            _ => return dice.pick(&WILD).to_vec(),
+            other => panic!("no sample of a {other}"),
         };
         text.into_bytes()
     }

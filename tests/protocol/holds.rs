@@ -1,5 +1,6 @@
 //! Holds without waiters: acquire, replay, re-entry, leave, renew.
 
+use lockwright::internals::backend::Value;
 use lockwright::internals::scripts::*;
 
 use super::rig::*;
@@ -245,4 +246,39 @@ fn renewing_a_read_hold_lengthens_it_in_the_readers_too_and_no_other() {
     assert!(rig.ttl(&lock) > LEASE as i64 - 1_000 && rig.ttl(&readers) > LEASE as i64 - 1_000);
     let left: Vec<u64> = rig.inspect().holds.iter().map(|hold| hold.left_millis).collect();
     assert!(left.iter().any(|&left| left > 20_000) && left.iter().any(|&left| left <= 5_000), "{left:?}");
+}
+
+/// Fails where a usual case answers by an array, which takes both sides longer.
+#[test]
+fn the_usual_cases_answer_in_one_text() {
+    for kind in [Kind::Reentrant, Kind::Fair, Kind::ReadWrite] {
+        let mut rig = Rig { kind, ..Rig::new() };
+        let (a, b) = (rig.client(), rig.client());
+        let attempts = |peer: &Peer| match kind {
+            Kind::ReadWrite => vec![peer.write(), peer.read()],
+            _ => vec![peer.attempt()],
+        };
+        let is_text = |rig: &mut Rig, call: &Call| matches!(rig.value(call), Value::Bulk(_));
+        // The first token finds no counter.
+        let first = attempts(&a).remove(0);
+        rig.granted(&first);
+        rig.leave(&first);
+        for (mine, other) in attempts(&a).iter().zip(attempts(&b)) {
+            let call = rig.acquire_call(mine, Wait::Join);
+            assert!(is_text(&mut rig, &call), "{kind}: {mine:?}");
+            let busy = rig.acquire_call(&other, Wait::No);
+            assert!(!is_text(&mut rig, &busy), "{kind}: {other:?}");
+            let call = rig.leave_call(mine.ticket, None);
+            if kind == Kind::ReadWrite {
+                rig.value(&call);
+                continue;
+            }
+            assert_eq!(rig.value(&call), Value::Bulk(b"freed".to_vec()), "{kind}");
+            let next = a.attempt();
+            rig.granted(&next);
+            rig.queued(&b.attempt());
+            let call = rig.leave_call(next.ticket, None);
+            assert!(is_text(&mut rig, &call), "{kind}: a hand-over");
+        }
+    }
 }

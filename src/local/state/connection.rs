@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::State;
-use crate::backend::{Epoch, Up};
+use crate::backend::{Answer, Up};
 use crate::clock::Moment;
 use crate::error::Fault;
 use crate::lease::certain;
@@ -66,11 +66,13 @@ impl State {
         self.refused = Some(fault);
     }
 
-    /// A reply came, perhaps with the server's time: the newest of this connection is the sample.
-    pub fn heard(&mut self, epoch: Epoch, received: Moment, sample: Option<Sample>) {
+    /// A reply came. The newest of this connection that tells the server's time is the sample.
+    pub fn heard(&mut self, answer: &Answer, server_millis: Option<u64>) {
+        let &Answer { sent, received, epoch, .. } = answer;
         self.heard = self.heard.max(received);
+        let Some(server_millis) = server_millis else { return };
         if epoch == self.epoch && self.sample.is_some_and(|known| known.received <= received) {
-            self.sample = sample.or(self.sample);
+            self.sample = Some(Sample { server_millis, sent, received });
         }
     }
 

@@ -220,6 +220,35 @@ mod tests {
         out.reports.iter().filter(|report| matches!(report, Report::WaitsForItself)).count()
     }
 
+    /// Fails where each short hold wakes the watchdog, or each short wait the poller: a task that looks when the hold, or
+    /// the wait, is gone again has nothing to see to, and must not forget when it was to look.
+    #[tokio::test]
+    async fn short_holds_and_waits_wake_no_task() {
+        let mut books = state();
+        let task = tokio::spawn(async {}).id();
+        let mut now = Moment::ORIGIN;
+        let (mut renewing, mut polling) = (0, 0);
+        books.renew_due(now, &mut Outbox::default());
+        books.poll_due(now, &mut Outbox::default());
+        for _ in 0..3 {
+            now = now.plus(Duration::from_millis(1));
+            let mut out = Outbox::default();
+            let wait = enter(&mut books, request(Kind::Reentrant, Mode::Exclusive), task, &mut out);
+            let wait = wait.expect_err("it is asked for");
+            books.queued_with(wait.lane, 30_000, now, &mut out);
+            let granted = Granted { token: 1, left_millis: 30_000, waiting: false };
+            books.granted(wait.lane, &granted, (now, 0), now, &mut out);
+            let held =
+                books.take_outcome(wait).expect("it is settled").expect("no fault").expect("it is let in");
+            let _ = books.release(&held, None, now, &mut out);
+            renewing += usize::from(out.renew_sooner);
+            polling += usize::from(out.poll_sooner);
+            assert!(books.renew_due(now, &mut Outbox::default()) < Moment::NEVER);
+            assert!(books.poll_due(now, &mut Outbox::default()) < Moment::NEVER);
+        }
+        assert_eq!((renewing, polling), (1, 1));
+    }
+
     /// Fails where a renewal that is not sent is due at once again: without a connection the watchdog would not rest.
     #[tokio::test]
     async fn an_unanswered_renewal_rests_before_the_next() {

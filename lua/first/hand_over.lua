@@ -1,6 +1,7 @@
--- The usual case of leave where somebody waits, before anything else is defined, as in free: the first waiting ticket
--- hears that it has the lock, which is handed over as give and save_waiting do it. Where it did not hear that, and is
--- `unheard` then, the hold is no more, and the rest goes on below, as does all else with nothing changed.
+-- The usual case of leave where somebody waits, before most functions are defined (`is_plain` is of free, which
+-- stands before the clock): the first waiting ticket hears that it has the lock, which is handed over as give and
+-- save_waiting do it. Where it did not hear that, and is `unheard` then, the hold is no more, and the rest goes on
+-- below, as does all else with nothing changed.
 local unheard
 if is_plain then
   local head = redis.pcall('LRANGE', KEYS[2], 0, 0)[1]
