@@ -4,7 +4,8 @@
 //!
 //! A runner waits in the queue of a fair lock for its turn, and tells how many are before it, at most. A job is done
 //! under the lock, and noted as done by the token of the turn: a killed runner's job is not done, and the next runner
-//! does it again, as soon as the lease is over. Runners are tasks on one engine; with `--redis` they are processes.
+//! does it again, within a lease, or a claim where the runner was killed just after the lock was handed to it. Runners
+//! are tasks on one engine; with `--redis` they are processes.
 #![allow(clippy::disallowed_methods, reason = "an example waits as its users do")]
 
 mod support;
@@ -15,7 +16,7 @@ use lockwright::{Lease, Step};
 use support::*;
 
 const WORK: Duration = Duration::from_millis(100);
-/// For so long nobody does what a killed runner was doing.
+/// For so long at most nobody does what a killed runner was doing.
 const LEASE: Duration = Duration::from_millis(1_000);
 /// New positions are told each half of it.
 const CLAIM: Duration = Duration::from_millis(300);

@@ -205,7 +205,8 @@ pub enum LossReason {
     /// Somebody called `force_release`.
     #[error("the lock was released by force")]
     TakenByForce,
-    /// The server no longer knew of the hold: its data was lost, or the key was deleted.
+    /// The server no longer knew of the hold: its data was lost, or the key was deleted. Heard at the next renewal,
+    /// within a third of the lease: somebody else may have had the lock meanwhile.
     #[error("the server no longer has this hold")]
     GoneAtServer,
     /// The client was closed.
@@ -265,7 +266,7 @@ operation_error! {
         /// The name of the key.
         #[error("{0}")]
         InvalidName(#[from] InvalidName),
-        /// A token that no grant carries: they are below 2^53.
+        /// 2^53 or more: no grant carries such a token.
         #[error("{token} is no fencing token: they are below 2^53")]
         InvalidToken {
             /// The token.

@@ -314,7 +314,7 @@ impl fmt::Debug for Guard {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// The last renewal was answered, or none was due yet.
+    /// The last renewal was answered, or is still waited for (`command_timeout` at most), or none was due yet.
     Fresh,
     /// The last renewal was not answered. It is tried again until `left` is over; then the hold is lost.
     Failing {

@@ -7,7 +7,8 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use lockwright::Client;
 //!
-//! let client = Client::embedded(); // with a server: Client::connect("redis://127.0.0.1:6379").await?
+//! // Needs the feature `embedded`. With a server: Client::connect("redis://127.0.0.1:6379").await?
+//! let client = Client::embedded();
 //! let guard = client.lock("order:42").lock().await?;
 //! // ... one at a time ...
 //! guard.unlock().await?;
@@ -96,6 +97,10 @@
 //! [`lost`](Guard::lost) resolves as soon as the runtime runs, and [`unlock`](Guard::unlock) is an error. A guard stops
 //! trusting its hold before the server gives it to the next: see [`remaining`](Guard::remaining).
 //!
+//! Where the server itself has lost the hold (a flush, a failover, a key that somebody deleted) the guard hears that at
+//! its next renewal, within a third of the lease: 10 s by default, and less with a shorter lease. Until then it trusts
+//! its hold, and somebody else may have the lock: only the token tells the two apart.
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # use lockwright::Client;
@@ -127,14 +132,14 @@
 //!
 //! # Testing
 //!
-//! With the feature `embedded` the same Lua scripts run in this process, on an [`Engine`] in memory, and live on
+//! With the feature `embedded` the same Lua scripts run in this process, on an engine in memory (`Engine`), and live on
 //! tokio's clock: a test that pauses it sees leases end when it says so. Each client on one engine is what a process
 //! is on a server. Development alone needs it:
 //!
 //! ```toml
 //! [dev-dependencies]
-//! lockwright = { git = "<this repository>", features = ["embedded"] }
-//! tokio = { version = "1", features = ["test-util"] }
+//! lockwright = { path = "../lockwright", features = ["embedded"] }
+//! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
 //! ```

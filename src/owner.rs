@@ -64,8 +64,9 @@ impl Owner {
         Self(OwnerId(chance::identity()))
     }
 
-    /// Runs `future` with this owner: every acquisition that is asked for inside it, and names no other owner,
-    /// belongs to this one. It does not reach into tasks that `future` spawns.
+    /// Runs `future` with this owner: every acquisition that is asked for inside it, of whatever client, and names no
+    /// other owner, belongs to this one. (One that is to exclude this call path, too, names an owner of its own.) It
+    /// does not reach into tasks that `future` spawns.
     ///
     /// # Cancel safety
     /// As cancel safe as `future` is.

@@ -61,7 +61,10 @@ macro_rules! guard_methods {
 
             /// A future that resolves when this hold is lost, and never if it is released first. (Guards that share a
             /// hold, such as those of an owner that has re-entered, or the readers of one process, release it with the
-            /// last of them.) It is owned and can be cloned and sent to other tasks; it does not keep the lock.
+            /// last of them.) It is owned and can be cloned and sent to other tasks; it does not keep the lock. A task that
+            /// awaits it alone ends with the lock's loss, so one whose lock is released must be aborted.
+            ///
+            /// What the server has lost, a deleted key for instance, is heard of at the next renewal.
             ///
             /// # Cancel safety
             /// Cancel safe: it only watches.

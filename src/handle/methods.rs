@@ -136,7 +136,7 @@ macro_rules! taking_methods {
             }
 
             /// Waits for the lock for at most `limit`, counted from this call; `None` where others still hold it then. A
-            /// limit of zero is one attempt.
+            /// limit of zero is one attempt, which may take as long as `unavailable_after` where the server is silent.
             ///
             /// # Errors
             /// See [`LockError`]. Where the server has not answered within `limit` it is unknown whether the lock is free:

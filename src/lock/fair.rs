@@ -76,7 +76,7 @@ impl FairLock {
 }
 
 /// How many are in front, at most: tickets that have left, or whose process is gone, are counted until the server
-/// has met them.
+/// has met them. Whoever holds the lock is not counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(u64);
 

@@ -10,8 +10,8 @@
 //! | deaf | go out | are lost | the subscription is there again, or the command wire is lost |
 //! | down | are not sent | are lost | both wires are there again, or the command wire alone |
 //!
-//! Each up, and each deaf after a down, begins a new epoch. One task does all of it ([`supervisor`]); calls go past
-//! it, straight to the wire ([`call`]), or, where others are under way, together by another task ([`gather`]).
+//! Each up, and each deaf after a down, begins a new epoch. One task does all of it (`supervisor.rs`); calls go past
+//! it, straight to the wire (`call.rs`), or, where others are under way, together by another task (`gather.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
