@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use lockwright::Client;
 use lockwright::internals::backend::{Event, Failure, ServerError, Value};
 use lockwright::internals::clock::Clock;
 use lockwright::internals::config::Config;
@@ -218,6 +219,19 @@ async fn paused_time_expires_keys() {
     tokio::time::advance(2 * SECOND).await;
     assert_eq!(command(&engine, "GET k"), Value::Nil);
     assert!(engine.keys().is_empty());
+}
+
+/// Fails where an asking that is late by an old sample of the server's time waits before it is made again.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_comes_back_to_its_locks_after_an_hour_waits_for_nothing() {
+    let (client, clock) = (Client::embedded(), Clock::tokio());
+    for _ in 0..2 {
+        let began = clock.now();
+        let guard = client.lock("a").lock().await.expect("it is free");
+        guard.unlock().await.expect("it is held");
+        assert_eq!(clock.now().since(began), Duration::ZERO);
+        tokio::time::advance(3_600 * SECOND).await;
+    }
 }
 
 #[test]

@@ -43,10 +43,11 @@ impl Books {
         let sends = !out.errands.is_empty();
         out.errands.drain(..).for_each(|errand| around.send(errand));
         drop(state);
+        // First of all: others who come meanwhile rely on that call, and to set out may take long.
+        around.look_sooner(out.renew_sooner, out.poll_sooner);
         if sends {
             around.set_out();
         }
-        around.look_sooner(out.renew_sooner, out.poll_sooner);
         out.wakers.drain(..).for_each(Waker::wake);
         out.reports.drain(..).for_each(Report::log);
         result

@@ -45,6 +45,9 @@ async fn d8_a_full_server_renews_extends_releases_and_hands_over() {
     let client = quick().connect().await.expect("the server is there");
     let other = quick().connect().await.expect("the server is there");
     let (one, two, three) = (take(&client, "1").await, take(&client, "2").await, take(&client, "3").await);
+    // No renewal of it may come between its forced release and the word of that: it would be the first to tell.
+    let forced = client.lock("4").with_lease(Lease::renewed(Duration::from_secs(60)));
+    let forced = forced.lock().await.expect("it is free");
     let waiting = tokio::spawn(other.lock("1").lock());
     until_waiting(&client, "1", 1).await;
     let mut outside = server.connection();
@@ -58,8 +61,9 @@ async fn d8_a_full_server_renews_extends_releases_and_hands_over() {
     pass(LEASE * 2).await;
     assert!(next.is_held(), "its claim was renewed");
     next.unlock().await.expect("it is released");
-    assert!(client.force_release("2", two.token()).await.expect("the server answers"));
-    assert_eq!(soon("the loss", two.lost()).await, LossReason::TakenByForce);
+    assert!(client.force_release("4", forced.token()).await.expect("the server answers"));
+    assert_eq!(soon("the loss", forced.lost()).await, LossReason::TakenByForce);
+    two.unlock().await.expect("it is released");
     drop(three);
     eventually("the release", || leftovers(&mut outside).is_empty()).await;
 }

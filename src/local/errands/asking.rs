@@ -22,8 +22,18 @@ enum Step {
     Done,
 }
 
+/// What became of a call.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    Done,
+    /// It came too late by an old sample of the server's time. Its answer is a new one.
+    Stale,
+    Unanswered,
+}
+
 pub async fn ask(local: Arc<Local>, lane: LaneId, ticket: Ticket, poll: bool) {
     let mut backoff = Backoff::new();
+    let mut was_stale = false;
     loop {
         let step = local.with(|state, now, out| next_ask(&local, state, lane, ticket, poll, now, out));
         match step {
@@ -31,15 +41,19 @@ pub async fn ask(local: Arc<Local>, lane: LaneId, ticket: Ticket, poll: bool) {
             Step::Wait => {}
             Step::Call(call, timeout) => {
                 let answer = local.send(call, timeout).await;
-                let done = local.with(|state, now, out| {
-                    let done = take_answer(&local, state, lane, ticket, &answer, now, out);
-                    if done {
+                let asked = local.with(|state, now, out| {
+                    let asked = take_answer(&local, state, lane, ticket, &answer, now, out);
+                    if asked == Asked::Done {
                         state.asked(lane, ticket, out);
                     }
-                    done
+                    asked
                 });
-                if done {
-                    return;
+                match asked {
+                    Asked::Done => return,
+                    // At once, for so it is whenever a client comes back to its locks after a long while. Once, for a
+                    // server's clock may leap.
+                    Asked::Stale if !std::mem::replace(&mut was_stale, true) => continue,
+                    Asked::Stale | Asked::Unanswered => {}
                 }
             }
         }
@@ -92,7 +106,7 @@ fn next_ask(
     Step::Call(call, timeout)
 }
 
-/// Applies the answer to an asking. Returns whether the errand is done.
+/// Applies the answer to an asking.
 fn take_answer(
     local: &Local,
     state: &mut State,
@@ -101,20 +115,20 @@ fn take_answer(
     answer: &Sent,
     now: Moment,
     out: &mut Outbox,
-) -> bool {
+) -> Asked {
     let reply = match local.read(state, answer, AcquireReply::decode) {
         Ok(reply) => reply,
-        Err(Setback::Later) => return false,
+        Err(Setback::Later) => return Asked::Unanswered,
         Err(Setback::Final(fault)) => {
             if state.wanted(id, ticket).is_some() {
                 state.fail(id, &fault.into(), now, out);
             }
-            return true;
+            return Asked::Done;
         }
     };
     let Some(lane) = state.wanted(id, ticket) else {
         replay(state, id, ticket, &reply, answer, now, out);
-        return true;
+        return Asked::Done;
     };
     let lock = lane.request.lock.clone();
     match reply {
@@ -136,12 +150,11 @@ fn take_answer(
         }
         AcquireReply::Busy { .. } => state.busy(id, now, out),
         AcquireReply::WouldDeadlock => state.fail(id, &LockError::WouldDeadlock, now, out),
-        // The reply's server time is the newest sample now: the next request is in time.
-        AcquireReply::Stale => return false,
+        AcquireReply::Stale => return Asked::Stale,
         AcquireReply::KindMismatch { found } => state.fail(id, &LockError::KindMismatch { found }, now, out),
         AcquireReply::ForeignKey { key } => state.fail(id, &LockError::ForeignKey { key }, now, out),
     }
-    true
+    Asked::Done
 }
 
 /// An answer to an asking that is no longer under way: of a ticket that is a hold by now, or was given back.
