@@ -66,9 +66,9 @@ impl Client {
         Self::builder().url(url).connect().await
     }
 
-    /// A client on an engine of its own, in this process (feature `embedded`): the same scripts and the same semantics without a server,
-    /// for unit tests and examples. It lives on tokio's clock, so a test that pauses the time has leases that end
-    /// when it says so.
+    /// A client on an engine of its own, in this process (feature `embedded`): the same scripts and the same semantics
+    /// without a server, for unit tests and examples. It lives on tokio's clock, so a test that pauses the time has
+    /// leases that end when it says so.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -14,9 +14,8 @@ use crate::scripts::FencedValue;
 ///
 /// A handle: cheap to clone, and making one does no I/O. Compare and write are one script, so nothing comes between.
 /// Writing again with the same token is allowed. The key has no time to live, for it must remember its token: it
-/// stays until somebody deletes it by `DEL`, and with it forgets the largest token: only where no stale holder can be left.
-/// It is the hash `<namespace>:{<name>}:fenced`, beside the keys of the lock of that
-/// name.
+/// stays until somebody deletes it by `DEL`, and with it forgets the largest token: only where no stale holder can be
+/// left. It is the hash `<namespace>:{<name>}:fenced`, beside the keys of the lock of that name.
 ///
 /// The same thing in SQL, with a column `token`; a statement that changes no row was refused:
 ///

@@ -92,7 +92,8 @@ impl Script {
 /// errors name lines of this one. `@<word>` stands for files that go together, in an order in which each finds those
 /// that it uses: what opens a `call`, the books of those who are `waiting` and how to `save` them, the `walk` over the
 /// queue, what `share`s a lock, the `reads` of it, and who `join`s the queue; and all between the clock and the body of
-/// `acquire` and `leave`, by themselves or in a batch (`@leave` goes on from `first/free.lua`, which stands before the clock).
+/// `acquire` and `leave`, by themselves or in a batch. (`@leave` goes on from `first/free.lua`, which stands before the
+/// clock.)
 macro_rules! compose {
     ($name:expr, $version:literal, [$($parts:tt)*]) => {
         compose!(@open { $name } $version [] $($parts)*)
@@ -141,14 +142,15 @@ macro_rules! compose {
         compose!(@open $name $version $done
             "first/clock.lua", "lib/int.lua", "first/hand_over.lua", @call, @waiting, "lib/greet_client.lua", @save,
             "lib/write_lock.lua", @walk, "lib/give.lua", "lib/advance.lua", @join,
-            "lib/drop_hold.lua", "lib/read_request.lua", "lib/read_next.lua", "lib/others_wait.lua", "lib/hand_over.lua",
-            "lib/leave.lua", $($rest)*)
+            "lib/drop_hold.lua", "lib/read_request.lua", "lib/read_next.lua", "lib/others_wait.lua",
+            "lib/hand_over.lua", "lib/leave.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @acquire_shared, $($rest:tt)*) => {
         compose!(@open $name $version $done
-            "first/clock.lua", "lib/int.lua", "lib/write_lock.lua", "lib/read_request.lua", "first/take_free_shared.lua", @call, @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua", "lib/give.lua", @share,
-            "lib/advance_shared.lua", @reads, "lib/next_reads.lua", "lib/is_reading.lua", "lib/others_wait.lua",
-            "lib/refuse_write.lua", "lib/read_again.lua", @join, "lib/find_place.lua", "lib/wait_behind.lua",
+            "first/clock.lua", "lib/int.lua", "lib/write_lock.lua", "lib/read_request.lua",
+            "first/take_free_shared.lua", @call, @waiting, "lib/greet_client.lua", @save, @walk, "lib/pass_on.lua",
+            "lib/give.lua", @share, "lib/advance_shared.lua", @reads, "lib/next_reads.lua", "lib/is_reading.lua",
+            "lib/others_wait.lua", "lib/refuse_write.lua", "lib/read_again.lua", @join, "lib/find_place.lua", "lib/wait_behind.lua",
             "lib/enter_again.lua", "lib/share_turn.lua", $($rest)*)
     };
     (@open $name:tt $version:tt $done:tt @leave_shared, $($rest:tt)*) => {

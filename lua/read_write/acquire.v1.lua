@@ -10,7 +10,7 @@
 -- KEYS[5]  zset    K:readers: read holds
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  mine
--- ARGV[3]  request  what I ask for with it
+-- ARGV[3]  request  what I ask for with it; its block is 2 to write, 0 to read
 -- ARGV[4]  ms      server time after which this call changes nothing
 -- ARGV[5]  012     0: do not wait; 1: join the queue; 2: the same, and tell the holders
 -- RETURNS  granted now:ms token:token left:ms waiting:01

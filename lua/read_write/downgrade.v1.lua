@@ -11,7 +11,7 @@
 -- ARGV[1]  terms   of my client (nobody's deadline is set; deaf is not used)
 -- ARGV[2]  ticket  the write
 -- ARGV[3]  ticket  the read
--- ARGV[4]  request  what it asks for
+-- ARGV[4]  request  what it asks for; its owner is that of both
 -- RETURNS  granted now:ms token:token left:ms waiting:01
 --          (token: the version of the read; waiting: whether a write does)
 -- RETURNS  lost now:ms

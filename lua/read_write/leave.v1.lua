@@ -12,7 +12,7 @@
 -- ARGV[1]  terms   of my client
 -- ARGV[2]  ticket  the one that leaves
 -- ARGV[3]  ticket  a new one of the same client; it and what follows may be left out
--- ARGV[4]  request  what it asks for
+-- ARGV[4]  request  what it asks for; its block is 2 to write, 0 to read
 -- ARGV[5]  ms      server time after which it is not queued
 -- RETURNS  gone now:ms more:01
 --          (it was no hold; more: acquire or leave again, this call got only part of the way)

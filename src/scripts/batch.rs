@@ -71,15 +71,19 @@ pub fn batch<'a>(calls: impl Iterator<Item = &'a Call> + Clone, micros: u64) -> 
 /// one of them ended by an error.
 pub fn outcomes(reply: Value, count: usize) -> (Vec<Option<Value>>, bool) {
     let Value::Array(replies) = reply else { return (vec![None; count], true) };
-    let is_reply = |reply: &Value| matches!(reply, Value::Array(_) | Value::Bulk(_));
+    let is_reply = |reply: &Value| match reply {
+        Value::Array(_) => true,
+        Value::Bulk(text) => !text.is_empty(),
+        _ => false,
+    };
     let has_failed = replies.len() > count || !replies.iter().all(is_reply);
     let mut outcomes: Vec<_> = replies.into_iter().map(|reply| Some(reply).filter(is_reply)).collect();
     outcomes.resize(count, None);
     (outcomes, has_failed)
 }
 
-/// The batch of a kind, whose `acquire` and `leave` are `@<word>` with their bodies, and with what stands before the clock
-/// of a `leave`, if anything.
+/// The batch of a kind, whose `acquire` and `leave` are `@<word>` with their bodies, and with what stands before the
+/// clock of a `leave`, if anything.
 macro_rules! of_both {
     ($kind:literal, @ $acquire:ident, $($first:literal,)? @ $leave:ident) => {
         compose!(

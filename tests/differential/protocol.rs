@@ -14,13 +14,13 @@ use super::generate::{Check, Dice, Step, WILD};
 use super::known::Facts;
 
 /// In front of a script, on its first line: `TIME` is what the last two arguments say.
-const LEASES: [&str; 6] = ["30000", "30000", "20000", "60000", "3600000", "86400000"];
 const OWN_CLOCK: &str = "local redis = (function(real, now) \
     local function timed(call) return function(name, ...) \
     if name == 'TIME' then return now end return call(name, ...) end end \
     return setmetatable({call = timed(real.call), pcall = timed(real.pcall)}, {__index = real}) \
     end)(redis, {table.remove(ARGV, #ARGV - 1), table.remove(ARGV)}) ";
 
+const LEASES: [&str; 6] = ["30000", "30000", "20000", "60000", "3600000", "86400000"];
 const LOCKS: [&str; 2] = ["lw:{x}", "lw:{y}"];
 const SUFFIXES: [&str; 5] = ["", ":queue", ":waiting", ":token", ":readers"];
 const CLIENTS: [&str; 3] = [
